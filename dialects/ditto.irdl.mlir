@@ -1,0 +1,49 @@
+// The ditto dialect: what schedule passes leave for the last lowering to spell out.
+irdl.dialect @ditto {
+  // The sum (or other `kind` of reduction) of `value` over the `lanes` lanes of a subgroup; every lane gets it.
+  // All lanes of the warp must reach it.  With the attribute `stride` (a power of two) the lanes that meet lie so far apart.
+  // `kind` is the name of an arith operation.
+  irdl.operation @lane_reduce {
+    %type = irdl.any
+    %add = irdl.is "arith.addf"
+    %mul = irdl.is "arith.mulf"
+    %max = irdl.is "arith.maximumf"
+    %min = irdl.is "arith.minimumf"
+    %maxnum = irdl.is "arith.maxnumf"
+    %minnum = irdl.is "arith.minnumf"
+    %kind = irdl.any_of(%add, %mul, %max, %min, %maxnum, %minnum)
+    %one = irdl.is 1 : i32
+    %two = irdl.is 2 : i32
+    %four = irdl.is 4 : i32
+    %eight = irdl.is 8 : i32
+    %sixteen = irdl.is 16 : i32
+    %warp = irdl.is 32 : i32
+    %lanes = irdl.any_of(%one, %two, %four, %eight, %sixteen, %warp)
+    irdl.operands(value: %type)
+    irdl.results(result: %type)
+    irdl.attributes { "kind" = %kind, "lanes" = %lanes }
+  }
+
+  // The same over the `threads` threads of a block; thread 0 gets it, the others get what is of no use.
+  // All threads of the block must reach it.
+  irdl.operation @block_reduce {
+    %type = irdl.any
+    %add = irdl.is "arith.addf"
+    %mul = irdl.is "arith.mulf"
+    %max = irdl.is "arith.maximumf"
+    %min = irdl.is "arith.minimumf"
+    %maxnum = irdl.is "arith.maxnumf"
+    %minnum = irdl.is "arith.minnumf"
+    %kind = irdl.any_of(%add, %mul, %max, %min, %maxnum, %minnum)
+    %one = irdl.is 32 : i32
+    %two = irdl.is 64 : i32
+    %four = irdl.is 128 : i32
+    %eight = irdl.is 256 : i32
+    %sixteen = irdl.is 512 : i32
+    %most = irdl.is 1024 : i32
+    %threads = irdl.any_of(%one, %two, %four, %eight, %sixteen, %most)
+    irdl.operands(value: %type)
+    irdl.results(result: %type)
+    irdl.attributes { "kind" = %kind, "threads" = %threads }
+  }
+}

