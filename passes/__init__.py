@@ -1,0 +1,1 @@
+"""Passes: what a plan is made of.  `registry.registry()` finds them all."""

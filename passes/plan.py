@@ -1,0 +1,96 @@
+"""`Plan`: one way to compile a kernel, as frozen data with a text and a JSON form that both round-trip."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sparseditto.dialects.errors import PlanError
+from sparseditto.passes.base import Form, Kind, Pass
+from sparseditto.passes.pipeline_text import Item, parse_options, parse_pipeline
+from sparseditto.passes.registry import find, registry
+
+SCHEMA = 1
+_ORDER = (Kind.REPRESENTATION, Kind.SCHEDULE, Kind.MAPPING)
+_AT_FIRST = (Form.ROWS, Form.COLUMNS, Form.REGISTER_ACCUMULATION)  # what the nest of S2 may have; the pass itself looks
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Pass invocations in the order in which they run: representation, then schedule, then mapping.
+
+    `kernel` is the fingerprint of the computation that the plan is for (empty: any).
+    """
+
+    steps: tuple[Pass, ...]
+    kernel: str = ""
+
+    def __post_init__(self) -> None:
+        _check_order(self.steps)
+        _check_forms(self.steps)
+
+    def of_kind(self, *kinds: Kind) -> tuple[Pass, ...]:
+        return tuple(step for step in self.steps if step.kind in kinds)
+
+    def text(self) -> str:
+        """As `--plan` takes it; every option is spelled out, so that equal choices read equal."""
+        return ",".join(map(str, self.steps))
+
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that name this plan in caches, logs and files."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, "kernel": self.kernel, "steps": [str(step) for step in self.steps]}
+
+    @staticmethod
+    def parse(text: str, kernel: str = "") -> Plan:
+        """Read the text form.  Raises `PlanError` on unknown passes, options or a wrong order."""
+        return Plan(tuple(make_pass(item) for item in parse_pipeline(text)) if text.strip() else (), kernel)
+
+    @staticmethod
+    def from_json(data: Any) -> Plan:
+        """Read the JSON form.  Raises `PlanError` on other schemas and unknown keys."""
+        if not isinstance(data, dict) or set(data) != {"schema", "kernel", "steps"}:
+            raise PlanError("this is no plan (it has schema, kernel and steps)")
+        if data["schema"] != SCHEMA:
+            raise PlanError(f"the plan is of schema {data['schema']}; this release reads {SCHEMA}")
+        if not isinstance(data["steps"], list) or not all(isinstance(step, str) for step in data["steps"]):
+            raise PlanError("the plan's steps are no list of text")
+        return Plan.parse(",".join(data["steps"]), str(data["kernel"]))
+
+
+def _check_order(steps: tuple[Pass, ...]) -> None:
+    """Representation, then schedule, then mapping; nothing else."""
+    latest = 0
+    for step in steps:
+        if step.kind not in _ORDER:
+            raise PlanError(f"'{step.name}' is a {step.kind.value} pass, which the pipeline runs by itself")
+        rank = _ORDER.index(step.kind)
+        if rank < latest:
+            raise PlanError(f"'{step.name}' is a {step.kind.value} pass and stands after a {_ORDER[latest].value} pass")
+        latest = rank
+
+
+def _check_forms(steps: tuple[Pass, ...]) -> None:
+    """What a pass requires must be there from the start or provided by an earlier one, what it excludes must not."""
+    forms = set(_AT_FIRST)
+    for step in steps:
+        for form in step.requires:
+            if form not in forms:
+                makers = [name for name, cls in registry().items() if form in cls.provides]
+                advice = f"; put {' or '.join(makers)} before it" if makers else ", which an earlier pass took away"
+                raise PlanError(f"needs {form.value}{advice}", where=step.name)
+        for form in step.excludes:
+            if form in forms:
+                raise PlanError(f"does not go with {form.value}", where=step.name)
+        forms = (forms | set(step.provides)) - set(step.removes)
+
+
+def make_pass(item: Item) -> Pass:
+    """The pass that one pipeline element names."""
+    if item.nested is not None:
+        raise PlanError(f"'{item.name}(…)' may not stand in a plan")
+    return find(item.name).make(parse_options(item.name, item.options))

@@ -1,0 +1,79 @@
+"""Every pass by its name.
+
+A pass file in `representation/`, `schedule/`, `mapping/` or `lowering/` is found by scanning; a module named by an
+entry point of the group `sparseditto.passes`, or by `--load FILE`, registers more when it is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TypeVar
+
+from sparseditto.dialects.errors import InputError, PlanError, did_you_mean
+from sparseditto.passes.base import Pass
+
+ENTRY_POINT_GROUP = "sparseditto.passes"
+FOLDERS = ("representation", "schedule", "mapping", "lowering")
+
+P = TypeVar("P", bound=type[Pass])
+_passes: dict[str, type[Pass]] = {}
+loaded: list[Path] = []
+"""The files that `load_file` was given: a command that repeats a fault must load them too."""
+
+
+def register(cls: P) -> P:
+    """Class decorator: make a pass known under its `name`.  Raises `PlanError` when the name is taken."""
+    taken = _passes.get(cls.name)
+    if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise PlanError(f"{cls.__module__} registers a pass '{cls.name}', which {taken.__module__} has already")
+    _passes[cls.name] = cls
+    return cls
+
+
+def registry() -> dict[str, type[Pass]]:
+    """All passes by name, own and plugged in; the first call imports them."""
+    _scan()
+    return _passes
+
+
+@cache
+def _scan() -> None:
+    for folder in FOLDERS:
+        package = importlib.import_module(f"sparseditto.passes.{folder}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        entry.load()
+
+
+def find(name: str) -> type[Pass]:
+    """The pass of that name.  Raises `PlanError` with the nearest name when there is none."""
+    known = registry()
+    if name not in known:
+        raise PlanError(f"no pass is named '{name}'{did_you_mean(name, known)}")
+    return known[name]
+
+
+def load_file(path: Path) -> None:
+    """Import a Python file that registers passes.  Raises `InputError` when it cannot be imported."""
+    registry()
+    loaded.append(path)
+    name = f"sparseditto_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise InputError("is no Python file to load passes from", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except PlanError:
+        raise
+    except Exception as e:  # whatever a user's file raises is the file's fault, and we say so
+        del sys.modules[name]
+        raise InputError(f"cannot be loaded: {type(e).__name__}: {e}", where=str(path)) from e

@@ -1,0 +1,216 @@
+"""Steps that several schedule and mapping passes share: cloning loop bodies, guarding stores, sharing loops among lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+
+from mlir import ir
+from mlir.dialects import arith
+
+from sparseditto.dialects import builders as b
+from sparseditto.dialects.binding import clone_into, defining_op, op_name, walk
+from sparseditto.dialects.errors import NotApplicable
+from sparseditto.passes.nest import COMBINERS, KERNEL, Loop
+
+Values = dict[ir.Value, ir.Value]
+ELEMENT_THREADS = 256  # a block of a kernel over elements
+STORES = ("memref.store", "vector.store", "memref.atomic_rmw")
+_TERMINATORS = ("scf.yield", "scf.forall.in_parallel")
+
+
+def require_plain(loop: Loop, where: str) -> None:
+    """Raise `NotApplicable` unless the loop counts from 0 by 1."""
+    if not loop.starts_at_zero_by_one():
+        raise NotApplicable("the loop does not count from 0 by 1", where=where)
+
+
+def body_ops(block: ir.Block) -> list[ir.OpView]:
+    """The ops of a loop body without its terminator."""
+    return [op for op in block.operations if op_name(op) not in _TERMINATORS]
+
+
+def inline_body(loop: Loop, mapping: Mapping[ir.Value, ir.Value]) -> Values:
+    """Clone the body of `loop` at the insertion point; returns the mapping extended by what was cloned."""
+    return clone_ops(body_ops(loop.body), mapping)
+
+
+def clone_ops(ops: list[ir.OpView], mapping: Mapping[ir.Value, ir.Value]) -> Values:
+    """Clone `ops` in order at the insertion point; returns the mapping extended by their results."""
+    values = dict(mapping)
+    for op in ops:
+        new = clone_into(op, values)
+        values.update(zip(op.results, new.results, strict=True))
+    return values
+
+
+def clone_to(
+    ops: list[ir.OpView],
+    target: ir.OpView,
+    values: Values,
+    at_target: Callable[[list[ir.OpView], Values], None],
+) -> None:
+    """Clone `ops`; at `target`, which stands among them or in loops nested in them, call `at_target` instead.
+
+    `at_target` gets the ops that follow in the same block, which it clones itself, and the mapping so far.
+    """
+    for i, op in enumerate(ops):
+        if op == target:
+            at_target(ops[i + 1 :], values)
+            return
+        if target in list(walk(op)):
+            _clone_loop_to(op, target, values, at_target)
+        else:
+            values = clone_ops([op], values)
+
+
+def _clone_loop_to(
+    loop: ir.OpView, target: ir.OpView, values: Values, at_target: Callable[[list[ir.OpView], Values], None]
+) -> None:
+    lower, upper, step = (values.get(v, v) for v in list(loop.operands)[:3])
+    block = loop.regions[0].blocks[0]
+
+    def body(iv: ir.Value, _: list[ir.Value]) -> tuple[ir.Value, ...]:
+        clone_to(body_ops(block), target, {**values, block.arguments[0]: iv}, at_target)
+        return ()
+
+    b.for_loop(lower, upper, step, [], body)
+
+
+def yielded(block: ir.Block) -> list[ir.Value]:
+    """The operands of a loop body's `scf.yield`."""
+    return list(list(block.operations)[-1].operands)
+
+
+def neutral(combiner: str, type_: ir.Type) -> ir.Value:
+    """The constant that changes nothing under `combiner` (0 for a sum), of a float or a vector of floats."""
+    numbers = {"arith.addf": 0.0, "arith.mulf": 1.0}
+    number = numbers.get(combiner, float("-inf") if "max" in combiner else float("inf"))
+    if isinstance(type_, ir.VectorType):
+        attr = ir.FloatAttr.get(type_.element_type, number)
+        return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, attr))
+    return arith.constant(type_, ir.FloatAttr.get(type_, number))
+
+
+def combine(combiner: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    """`x` and `y` under `combiner`."""
+    return ir.Operation.create(combiner, results=[x.type], operands=[x, y]).results[0]
+
+
+def collective(name: str, value: ir.Value, combiner: str, **sizes: int) -> ir.Value:
+    """A `ditto` reduction of `value` across threads; `sizes` are its integer attributes (`lanes`, `threads`)."""
+    i32 = ir.IntegerType.get_signless(32)
+    attributes: dict[str, ir.Attribute] = {key: ir.IntegerAttr.get(i32, n) for key, n in sizes.items()}
+    attributes["kind"] = ir.StringAttr.get(combiner)
+    return ir.Operation.create(name, results=[value.type], operands=[value], attributes=attributes).results[0]
+
+
+def clone_slice(value: ir.Value, values: Values) -> ir.Value:
+    """`value` computed anew at the insertion point from what `values` maps; what depends on none of it is used as it is."""
+    if value in values:
+        return values[value]
+    op = defining_op(value)
+    if op is None:
+        return value
+    inputs = {v: clone_slice(v, values) for v in op.operands}
+    if all(new == old for old, new in inputs.items()):
+        return value
+    values.update(zip(op.results, clone_into(op, inputs).results, strict=True))
+    return values[value]
+
+
+def element_kernel(suffix: str, extents: list[ir.Value], body: Callable[[list[ir.Value]], None]) -> None:
+    """A kernel of its own with a thread for each element of a row-major box; `body` gets the element's indices."""
+    total = reduce(b.mul, reversed(extents), b.index(1))
+    with b.forall(b.ceildiv(total, b.index(ELEMENT_THREADS)), "block") as block:
+        blocks = ir.InsertionPoint.current.block.owner
+        with b.forall(ELEMENT_THREADS, "thread") as thread:
+            element = b.add(b.mul(block, b.index(ELEMENT_THREADS)), thread)
+            with b.if_then(arith.cmpi(arith.CmpIPredicate.ult, element, total)):
+                body(_coordinates(element, extents))
+    blocks.attributes[KERNEL] = ir.StringAttr.get(suffix)
+
+
+def _coordinates(element: ir.Value, extents: list[ir.Value]) -> list[ir.Value]:
+    """The indices of the element with a row-major number."""
+    at: list[ir.Value] = []
+    for extent in reversed(extents[1:]):
+        at.insert(0, b.rem(element, extent))
+        element = b.div(element, extent)
+    return [element, *at]
+
+
+def take_initial(loop: Loop, values: Values, which: int = 0) -> ir.Value:
+    """What a reduction's sum starts from, at the insertion point; a load of it that was cloned before moves here."""
+    initial = values.get(loop.initial[which], loop.initial[which])
+    read = defining_op(initial)
+    if read is None or op_name(read) not in ("memref.load", "vector.load"):
+        return initial
+    moved = clone_into(read, {}).results[0]
+    read.operation.erase()
+    return moved
+
+
+def combiner_of(loop: Loop) -> str | None:
+    """The op under which a reduction's iterations combine, through nested reductions; None when it is none we know."""
+    op = defining_op(yielded(loop.body)[0])
+    while op is not None and op_name(op) == "scf.for":
+        op = defining_op(yielded(op.regions[0].blocks[0])[0])
+    return op_name(op) if op is not None and op_name(op) in COMBINERS else None
+
+
+def sums_are_independent(loop: Loop) -> bool:
+    """Whether each value that a reduction carries only has terms added to it that depend on none of them."""
+    carried = list(loop.body.arguments)[1:]
+    return all(_adds_to(value, own, carried) for value, own in zip(yielded(loop.body), carried, strict=True))
+
+
+def _adds_to(value: ir.Value, own: ir.Value, carried: list[ir.Value]) -> bool:
+    """Whether `value` is `own` with terms added, in a chain of combining ops or in a loop that carries the sum on."""
+    if value == own:
+        return True
+    op = defining_op(value)
+    if op is None:
+        return False
+    if op_name(op) == "scf.for":
+        which = ir.OpResult(value).result_number
+        block = op.regions[0].blocks[0]
+        inner = list(block.arguments)[1:]
+        return _adds_to(list(op.operands)[3 + which], own, carried) and _adds_to(yielded(block)[which], inner[which], inner)
+    if op_name(op) not in COMBINERS:
+        return False
+    x, y = op.operands
+    return (_adds_to(x, own, carried) and not _depends(y, carried)) or (_adds_to(y, own, carried) and not _depends(x, carried))
+
+
+def _depends(value: ir.Value, carried: list[ir.Value]) -> bool:
+    op = defining_op(value)
+    if op is None:
+        return value in carried
+    return any(_depends(v, carried) for inner in (op, *walk(op)) for v in inner.operands)
+
+
+def is_zero(value: ir.Value) -> bool:
+    """Whether a value is the constant 0.0, scalar or vector."""
+    op = defining_op(value)
+    return op is not None and op_name(op) == "arith.constant" and str(op.attributes["value"]).startswith(("0.0", "dense<0.0"))
+
+
+def guard_stores(block: ir.Block, condition: ir.Value) -> None:
+    """Put what stores under `block` inside an `scf.if` of `condition`, but nothing that all lanes must reach.
+
+    The guard goes around the largest ops that hold stores and no collective, so that what is only read in order to be
+    stored again is not read either.
+    """
+    for op in list(block.operations):
+        inside = [op_name(inner) for inner in (op, *walk(op))]
+        if not any(name in STORES for name in inside):
+            continue
+        if any(name.startswith("ditto.") for name in inside):
+            for region in op.regions:
+                for inner in region:
+                    guard_stores(inner, condition)
+        else:
+            with ir.InsertionPoint(op), b.if_then(condition):
+                clone_into(op, {})
+            op.operation.erase()

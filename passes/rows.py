@@ -1,0 +1,82 @@
+"""Rows of stored entries: what passes share that change which entries a row's iteration walks."""
+
+from __future__ import annotations
+
+from mlir import ir
+from mlir.dialects import arith
+
+from sparseditto.dialects.binding import add_argument, argument_attribute, defining_op, op_name
+from sparseditto.dialects.errors import NotApplicable
+from sparseditto.dialects.recipes import Recipe
+from sparseditto.passes.nest import Loop, LoopKind, LoopNest, Role, buffer_part, indices, root_buffer
+from sparseditto.passes.rewrite import combiner_of, require_plain
+
+
+def row_entries(nest: LoopNest, where: str) -> Loop:
+    """The reduction over a row's stored entries, of a nest whose outermost loop walks the rows.
+
+    Raises `NotApplicable` unless rows are a dense level over a compressed one, the reduction is one sum (only those have
+    atomics), and nothing is scheduled yet.
+    """
+    require_plain(nest.outer, where)
+    entries = next(iter(nest.reductions), None)
+    if entries is None or entries.kind is not LoopKind.COMPRESSED or nest.outer.kind is not LoopKind.DENSE:
+        raise NotApplicable("needs dense rows over compressed entries", where=where)
+    if combiner_of(entries) != "arith.addf" or len(entries.initial) != 1:
+        raise NotApplicable("only sums can be cut", where=where)
+    if len(nest.stores) != 1 or any(not loop.starts_at_zero_by_one() for loop in other_parallel(nest)):
+        raise NotApplicable("the nest is scheduled already", where=where)
+    load = position_load(entries.lower)
+    if load is None or indices(load) != [nest.outer.iv]:
+        raise NotApplicable("the entries do not start at the position of the row", where=where)
+    return entries
+
+
+def other_parallel(nest: LoopNest) -> list[Loop]:
+    """The parallel loops inside the rows."""
+    return [loop for loop in nest.loops[1:] if loop.role is Role.PARALLEL]
+
+
+def stored_index(value: ir.Value) -> ir.Value:
+    """A non-negative stored integer as an index."""
+    return arith.index_castui(ir.IndexType.get(), value)
+
+
+def is_load(value: ir.Value) -> bool:
+    op = defining_op(value)
+    return op is not None and op_name(op) == "memref.load"
+
+
+def position_load(value: ir.Value) -> ir.OpView | None:
+    """The load of a position that a loop bound is widened from."""
+    op = defining_op(value)
+    while op is not None and op_name(op) in ("arith.index_cast", "arith.index_castui", "arith.extui"):
+        op = defining_op(op.operands[0])
+    found = op is not None and op_name(op) == "memref.load" and buffer_part(root_buffer(op.operands[0])) == "positions"
+    return op if found else None
+
+
+def operand_and_level(entries: Loop) -> tuple[str, int]:
+    """Name of the sparse operand, and its compressed level."""
+    load = position_load(entries.lower)
+    positions = defining_op(root_buffer(load.operands[0])) if load is not None else None
+    if positions is None:
+        raise NotApplicable("the entries are no level of a sparse operand", where="rows")
+    tensor = positions.operands[0]
+    while (op := defining_op(tensor)) is not None:
+        tensor = op.operands[0]
+    name = argument_attribute(tensor, "ditto.name")
+    level = int(ir.IntegerAttr(positions.attributes["level"]).value)
+    return ir.StringAttr(name).value if name is not None else f"arg{tensor.arg_number}", level
+
+
+def recipe_argument(func: ir.OpView, operand: str, recipe: Recipe, part: str) -> ir.Value:
+    """One array of the recipe as a new argument of the function."""
+    attributes: dict[str, ir.Attribute] = {
+        "ditto.name": ir.StringAttr.get(f"{operand}.{recipe.name.replace('-', '_')}.{part}"),
+        "ditto.recipe": ir.StringAttr.get(str(recipe)),
+    }
+    if part in ("positions", "first", "last"):
+        attributes["ditto.part"] = ir.StringAttr.get("positions")
+    type_ = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(32))
+    return add_argument(func, type_, attributes)
