@@ -1,0 +1,124 @@
+"""`lower-collectives`: what crosses threads becomes warp shuffles and shared memory."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import arith, gpu, memref, vector
+
+from sparseditto.dialects import builders as b
+from sparseditto.dialects.binding import op_name, walk
+from sparseditto.dialects.errors import NotApplicable
+from sparseditto.dialects.target import Target
+from sparseditto.passes.base import Kind, LoweringPass
+from sparseditto.passes.registry import register
+from sparseditto.passes.rewrite import combine
+
+SHARED_SPACE = 3
+
+
+@register
+@dataclass(frozen=True)
+class LowerCollectives(LoweringPass):
+    """Spell out each `ditto.lane_reduce` as a butterfly of `gpu.shuffle xor`, and each `ditto.block_reduce` by those.
+
+    A reduction over a block leaves the sums of its warps in shared memory, where the first warp reads and reduces them.
+
+    All shuffles have width 32: a smaller width would name only the first lanes of the warp in the mask, which is wrong for
+    every other group; xor offsets below the group's size stay inside the group.  64-bit values cross in two halves, vectors
+    element by element.
+
+    Before::
+
+        %s = "ditto.lane_reduce"(%p) {kind = "arith.addf", lanes = 4 : i32} : (f32) -> f32
+
+    After::
+
+        %a, %va = gpu.shuffle xor %p, %c2, %c32 : f32
+        %b = arith.addf %p, %a : f32
+        %c, %vc = gpu.shuffle xor %b, %c1, %c32 : f32
+        %s = arith.addf %b, %c : f32
+    """
+
+    name: ClassVar[str] = "lower-collectives"
+    kind = Kind.LOWERING
+
+    def apply(self, module: ir.Module, target: Target) -> None:
+        with module.context, ir.Location.unknown():
+            for op in [op for op in walk(module.operation) if op_name(op) in ("ditto.lane_reduce", "ditto.block_reduce")]:
+                kind = ir.StringAttr(op.attributes["kind"]).value
+                with ir.InsertionPoint(op):
+                    if op_name(op) == "ditto.lane_reduce":
+                        lanes = int(ir.IntegerAttr(op.attributes["lanes"]).value)
+                        stride = int(ir.IntegerAttr(op.attributes["stride"]).value) if "stride" in op.attributes else 1
+                        result = _butterfly(op.operands[0], kind, lanes, target.warp_size, stride)
+                    else:
+                        threads = int(ir.IntegerAttr(op.attributes["threads"]).value)
+                        result = _over_block(op, kind, threads, target.warp_size)
+                op.results[0].replace_all_uses_with(result)
+                op.operation.erase()
+
+
+def _over_block(op: ir.OpView, kind: str, threads: int, warp: int) -> ir.Value:
+    """Reduce each warp, leave its result in shared memory, and reduce those in the first warp.
+
+    The barrier at the end lets the buffer be used again, should the reduction stand in a loop.
+    """
+    value = _butterfly(op.operands[0], kind, warp, warp)
+    warps = threads // warp
+    if warps == 1:
+        return value
+    buffer = _shared_buffer(op, warps, value.type)
+    thread = gpu.thread_id(gpu.Dimension.x)
+    number, lane = b.div(thread, b.index(warp)), b.rem(thread, b.index(warp))
+    with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, lane, b.index(0))):
+        memref.store(value, buffer, [number])
+    gpu.barrier()
+    place = b.rem(thread, b.index(warps))
+    result = _butterfly(memref.load(buffer, [place]), kind, warps, warp)
+    gpu.barrier()
+    return result
+
+
+def _shared_buffer(op: ir.OpView, count: int, element: ir.Type) -> ir.Value:
+    """A buffer in shared memory, as a global of the `gpu.module` around `op`."""
+    owner = op.operation.parent
+    while owner is not None and owner.name != "gpu.module":
+        owner = owner.parent
+    if owner is None:
+        raise NotApplicable(
+            "a reduction over a block stands in no gpu.module; run outline-kernels first", where="lower-collectives"
+        )
+    block = owner.regions[0].blocks[0]
+    taken = {ir.StringAttr(other.attributes["sym_name"]).value for other in block.operations if "sym_name" in other.attributes}
+    name = next(name for name in map("shared{}".format, itertools.count()) if name not in taken)
+    type_ = ir.MemRefType.get([count], element, memory_space=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), SHARED_SPACE))
+    with ir.InsertionPoint.at_block_begin(block):
+        memref.global_(name, ir.TypeAttr.get(type_), sym_visibility="private", initial_value=ir.UnitAttr.get())
+    return memref.get_global(type_, name)
+
+
+def _butterfly(value: ir.Value, kind: str, lanes: int, width: int, stride: int = 1) -> ir.Value:
+    """The reduction over `lanes` lanes that lie `stride` apart."""
+    offset = lanes // 2
+    while offset:
+        value = combine(kind, value, _exchange(value, offset * stride, width))
+        offset //= 2
+    return value
+
+
+def _exchange(value: ir.Value, offset: int, width: int) -> ir.Value:
+    """The value of the lane whose number differs by `offset` (xor)."""
+    type_ = value.type
+    if isinstance(type_, ir.VectorType):
+        parts = [_exchange(vector.extract(value, [], [i]), offset, width) for i in range(type_.shape[0])]
+        return vector.from_elements(type_, parts)
+    i32 = ir.IntegerType.get_signless(32)
+    if isinstance(type_, ir.F64Type):
+        halves = vector.bitcast(ir.VectorType.get([2], i32), vector.from_elements(ir.VectorType.get([1], type_), [value]))
+        moved = _exchange(halves, offset, width)
+        return vector.extract(vector.bitcast(ir.VectorType.get([1], type_), moved), [], [0])
+    return gpu.ShuffleOp(value, arith.constant(i32, offset), arith.constant(i32, width), gpu.ShuffleMode.XOR).shuffleResult
