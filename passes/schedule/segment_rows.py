@@ -1,0 +1,146 @@
+"""`segment-rows`: cut long rows, so that no row holds up the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import arith, memref, scf
+
+from sparseditto.dialects import builders as b
+from sparseditto.dialects.binding import clone_into
+from sparseditto.dialects.recipes import Recipe
+from sparseditto.dialects.target import Target
+from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.nest import Loop, LoopNest, accessed, indices
+from sparseditto.passes.registry import register
+from sparseditto.passes.rewrite import (
+    Values,
+    body_ops,
+    clone_slice,
+    clone_to,
+    combine,
+    element_kernel,
+    inline_body,
+    is_zero,
+    neutral,
+    take_initial,
+    yielded,
+)
+from sparseditto.passes.rows import is_load, operand_and_level, other_parallel, recipe_argument, row_entries, stored_index
+
+
+@register
+@dataclass(frozen=True)
+class SegmentRows(SchedulePass):
+    """Walk segments of rows instead of rows: no segment has more than `length` stored entries.
+
+    The host cuts the rows (recipe `row-segments`): for each segment its row, complemented where the row was cut, and
+    where its entries start.  A row in one piece is stored as before; the pieces of a cut row meet in atomic additions.  Where
+    the output starts from a constant, a kernel of its own sets the cut rows to it first.
+
+    Before::
+
+        scf.for %i = %c0 to %m step %c1 {
+          %lo = ... memref.load %pos[%i]
+          %hi = ... memref.load %pos[%i1]
+          %s = scf.for %p = %lo to %hi step %c1 iter_args(%a = %zero) {
+            ...
+          }
+          memref.store %s, %y[%i]
+        }
+
+    After ``segment-rows{length=64}``::
+
+        scf.for %g = %c0 to %segments step %c1 {
+          %tag = memref.load %rows[%g]
+          %cut = arith.cmpi slt, %tag, %c0_i32
+          ...
+          %s = scf.for %p = %first to %last step %c1 iter_args(%a = %zero) {
+            ...
+          }
+          scf.if %cut {
+            memref.atomic_rmw addf %s, %y[%i]
+          } else {
+            memref.store %s, %y[%i]
+          }
+        }
+
+    Leaves alone: what is done for one entry.
+    Refuses: rows that are not a dense level over a compressed one; reductions other than sums (only those have atomics).
+    """
+
+    name: ClassVar[str] = "segment-rows"
+    relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE)
+    consumes = (Resource.ATOMICS, Resource.PREPROCESSING)
+    requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
+    excludes = (Form.THREADS, Form.VECTORS, Form.UNROLLED, Form.SEGMENTS, Form.BINS)
+    provides = (Form.SEGMENTS,)
+
+    length: int = option("most entries of a segment", default=128, choices=(16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
+
+    def run(self, nest: LoopNest, target: Target) -> None:
+        entries = row_entries(nest, self.name)
+        operand, level = operand_and_level(entries)
+        recipe = Recipe("row-segments", (("level", level), ("length", self.length)))
+        rows, positions = (recipe_argument(nest.func, operand, recipe, part) for part in ("rows", "positions"))
+        start = entries.initial[0]
+        if not is_load(start):
+            cut = recipe_argument(nest.func, operand, recipe, "cut")
+            with ir.InsertionPoint(nest.outer.op):
+                _initialise(nest, start, cut)
+        with ir.InsertionPoint(nest.outer.op):
+            b.for_loop(b.index(0), memref.dim(rows, b.index(0)), b.index(1), [], _Segment(nest, entries, rows, positions).build)
+        nest.outer.op.operation.erase()
+
+
+class _Segment:
+    """The body of the loop over segments."""
+
+    def __init__(self, nest: LoopNest, entries: Loop, rows: ir.Value, positions: ir.Value) -> None:
+        self.nest, self.entries, self.rows, self.positions = nest, entries, rows, positions
+
+    def build(self, segment: ir.Value, _: list[ir.Value]) -> tuple[ir.Value, ...]:
+        i32 = ir.IntegerType.get_signless(32)
+        tag = memref.load(self.rows, [segment])
+        self.cut = arith.cmpi(arith.CmpIPredicate.slt, tag, arith.constant(i32, 0))
+        row = stored_index(arith.select(self.cut, arith.xori(tag, arith.constant(i32, -1)), tag))
+        self.first = stored_index(memref.load(self.positions, [segment]))
+        self.last = stored_index(memref.load(self.positions, [b.add(segment, b.index(1))]))
+        clone_to(body_ops(self.nest.outer.body), self.entries.op, {self.nest.outer.iv: row}, self._sum)
+        return ()
+
+    def _sum(self, rest: list[ir.OpView], values: Values) -> None:
+        entries = self.entries
+
+        def body(iv: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+            inner = inline_body(entries, {**values, entries.iv: iv, entries.body.arguments[1]: sums[0]})
+            return [inner.get(v, v) for v in yielded(entries.body)]
+
+        zero = neutral("arith.addf", entries.initial[0].type)
+        (total,) = b.for_loop(self.first, self.last, entries.step, [zero], body)
+        (store,) = rest
+        at = [values.get(v, v) for v in indices(store)]
+        branch = scf.IfOp(self.cut, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            memref.atomic_rmw(arith.AtomicRMWKind.addf, total, accessed(store), at)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            initial = take_initial(entries, values)
+            result = total if is_zero(initial) else combine("arith.addf", initial, total)
+            clone_into(store, {**values, entries.op.results[0]: result})
+            scf.yield_([])
+
+
+def _initialise(nest: LoopNest, start: ir.Value, cut: ir.Value) -> None:
+    """A kernel that sets the rows that were cut to the constant that their sums start from."""
+    others, (store,) = other_parallel(nest), nest.stores
+    extents = [memref.dim(cut, b.index(0)), *(loop.upper for loop in others)]
+
+    def set_element(at: list[ir.Value]) -> None:
+        row = stored_index(memref.load(cut, at[:1]))
+        values = {nest.outer.iv: row, **{loop.iv: i for loop, i in zip(others, at[1:], strict=True)}}
+        memref.store(start, accessed(store), [clone_slice(i, values) for i in indices(store)])
+
+    element_kernel("_init", extents, set_element)
