@@ -1,0 +1,96 @@
+"""Calls of the CUDA driver's own library, for what pycuda lacks: graphs, occupancy, and whose a pointer is.
+
+All act on the context that is current in this thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from sparseditto.compiler.runtimes.launches import ResolvedLaunch
+from sparseditto.dialects.errors import DeviceError, InputError
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Call libcuda's function `name`.  Raises `DeviceError` when it is absent or fails."""
+    library = _libcuda()
+    function = getattr(library, name, None)
+    if function is None:
+        raise DeviceError(f"the CUDA driver is too old: it has no {name}")
+    code = function(*arguments)
+    if code:
+        text = ctypes.c_char_p()
+        library.cuGetErrorString(code, ctypes.byref(text))
+        raise DeviceError(f"{name} failed: {(text.value or b'error %d' % code).decode()}")
+
+
+@functools.cache
+def _libcuda() -> Any:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as e:
+        raise DeviceError(f"the CUDA driver library does not load: {e}") from e
+
+
+class Graph:
+    """`calls` runs of `once`, captured from `stream` into a CUDA graph that `launch` replays there."""
+
+    _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: memory that Python frees meanwhile does not spoil the capture
+
+    def __init__(self, stream: Any, once: Callable[[], object], calls: int) -> None:
+        self._stream = ctypes.c_void_p(stream.handle)
+        self._executable = ctypes.c_void_p()
+        graph = ctypes.c_void_p()
+        call("cuStreamBeginCapture_v2", self._stream, ctypes.c_int(self._RELAXED))
+        try:
+            try:
+                for _ in range(calls):
+                    once()
+            finally:
+                call("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+            call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), graph, ctypes.c_ulonglong(0))
+        finally:
+            if graph:
+                call("cuGraphDestroy", graph)
+
+    def launch(self) -> None:
+        call("cuGraphLaunch", self._executable, self._stream)
+
+    def close(self) -> None:
+        call("cuGraphExecDestroy", self._executable)
+
+
+def blocks_per_sm(ptx: str, launches: list[ResolvedLaunch]) -> list[int]:
+    """For each launch, how many of its blocks one multiprocessor of the current context's GPU holds at a time.
+
+    pycuda does not give out its function handles, so the PTX is loaded once more here and unloaded again.
+    """
+
+    def blocks(launch: ResolvedLaunch) -> int:
+        function, count = ctypes.c_void_p(), ctypes.c_int()
+        call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(launch.kernel.encode()))
+        if launch.shared_bytes:  # 8: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            call("cuFuncSetAttribute", function, ctypes.c_int(8), ctypes.c_int(launch.shared_bytes))
+        threads, shared = ctypes.c_int(launch.threads), ctypes.c_size_t(launch.shared_bytes)
+        call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(count), function, threads, shared)
+        return count.value
+
+    module = ctypes.c_void_p()
+    call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx.encode()))
+    try:
+        return [blocks(launch) for launch in launches]
+    finally:
+        call("cuModuleUnload", module)
+
+
+def pointer_device(pointer: int) -> int:
+    """Which GPU the memory at `pointer` is on.  Raises `InputError` when it is no GPU memory."""
+    ordinal = ctypes.c_int(-1)
+    try:  # 9: CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        call("cuPointerGetAttribute", ctypes.byref(ordinal), ctypes.c_int(9), ctypes.c_ulonglong(pointer))
+    except DeviceError as e:
+        raise InputError(f"0x{pointer:x} is no GPU memory: {e}") from e
+    return ordinal.value
