@@ -1,0 +1,268 @@
+"""The plans that there are for a task: seeds to begin a search with, and the neighbours of a plan.
+
+Everything here follows from what the passes declare (kinds, forms, options with choices), so a pass that is registered
+is used at once.  `Plan` refuses what no order allows; a pass may still refuse the IR, which costs one compilation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, zip_longest
+from typing import Any
+
+from sparseditto.agent.features import Features
+from sparseditto.agent.planner import Task, default_plan
+from sparseditto.dialects.errors import PlanError
+from sparseditto.dialects.target import Target
+from sparseditto.passes.base import Bottleneck, Form, Kind, Pass
+from sparseditto.passes.plan import Plan
+from sparseditto.passes.registry import registry
+
+SEEDS = 48
+_KINDS = (Kind.REPRESENTATION, Kind.SCHEDULE, Kind.MAPPING)
+_VARIED = 0.8  # standard deviation of row lengths over their mean, from which rows count as skewed
+_LONG = 16.0  # longest row over the mean row, the same
+
+Steps = tuple[Pass, ...]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a plan is chosen from: the task, the features of the matrix (None: not known) and the chip.
+
+    A pass that knows better than its choices which parameters are worth a try has a class method
+    `candidates(context: Context) -> Iterable[Pass]`, the best first; nothing else is then proposed of it.
+    """
+
+    task: Task
+    features: Features | None = None
+    target: Target = dataclasses.field(default_factory=Target)
+
+
+@dataclass(frozen=True)
+class Move:
+    """A plan one change away.  `label` says the change (`unroll.factor=8`, `+unroll`), `subject` what it is about."""
+
+    plan: Plan
+    label: str
+    subject: str
+
+
+class Space:
+    """The legal, complete plans of one task.  `passes` are those to choose from (default: all that are registered)."""
+
+    def __init__(self, context: Context, passes: Mapping[str, type[Pass]] | None = None) -> None:
+        self.context = context
+        found = registry() if passes is None else passes
+        self._passes = {name: cls for name, cls in found.items() if cls.kind in _KINDS}
+        self._variants: dict[str, Steps] = {}
+
+    def plan(self, steps: Sequence[Pass]) -> Plan | None:
+        """The plan of these steps, or None when it is illegal, incomplete or impossible for the task."""
+        names = [step.name for step in steps]
+        encoded = any(step.kind is Kind.REPRESENTATION for step in steps)
+        if len(set(names)) < len(names) or encoded != self.context.task.choose_format:
+            return None
+        if not self._possible(steps):
+            return None
+        try:
+            return Plan(tuple(steps), self.context.task.kernel)
+        except PlanError:
+            return None
+
+    def _possible(self, steps: Sequence[Pass]) -> bool:
+        """Whether the nest ends up on blocks, and no step needs dense columns where there are none."""
+        forms = {Form.ROWS} if self.context.task.columns in (0, 1) else {Form.ROWS, Form.COLUMNS}
+        for step in steps:
+            if Form.COLUMNS in step.requires and Form.COLUMNS not in forms:
+                return False
+            forms = (forms | set(step.provides)) - set(step.removes)
+        return Form.BLOCKS in forms
+
+    # --- Neighbours -----------------------------------------------------------------------------------
+
+    def neighbours(self, plan: Plan) -> list[Plan]:
+        """The plans of `moves`."""
+        return [move.plan for move in self.moves(plan)]
+
+    def moves(self, plan: Plan) -> list[Move]:
+        """Every legal plan one change away, once: an option one choice further, a pass replaced, added, removed or moved."""
+        found: dict[str, Move] = {}
+        steps = plan.steps
+        for changed, label, subject in (*self._changes(steps), *self._replacements(steps), *self._additions(steps)):
+            self._add(found, plan, changed, label, subject)
+        for k, step in enumerate(steps):
+            self._add(found, plan, (*steps[:k], *steps[k + 1 :]), f"-{step.name}", f"-{step.name}")
+        for k, (a, b) in enumerate(pairwise(steps)):
+            label = f"{b.name}<{a.name}"
+            self._add(found, plan, (*steps[:k], b, a, *steps[k + 2 :]), label, label)
+        return list(found.values())
+
+    def _add(self, found: dict[str, Move], plan: Plan, steps: Steps, label: str, subject: str) -> None:
+        made = self.plan(steps)
+        if made is not None and made != plan:
+            found.setdefault(made.digest(), Move(made, label, subject))
+
+    def _changes(self, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
+        for k, step in enumerate(steps):
+            for option, other in self._adjacent(step):
+                subject = f"{step.name}.{option}"
+                label = f"{subject}={other.options()[option]}"
+                yield (*steps[:k], other, *steps[k + 1 :]), label, subject
+
+    def _replacements(self, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
+        """A pass for another that provides something of the same."""
+        for k, step in enumerate(steps):
+            for cls in self._absent(steps):
+                if cls.kind is step.kind and (set(cls.provides) & set(step.provides) or cls.kind is Kind.REPRESENTATION):
+                    for variant in self.variants(cls):
+                        yield (*steps[:k], variant, *steps[k + 1 :]), f"{step.name}>{variant}", f"{step.name}>{cls.name}"
+
+    def _additions(self, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
+        """A pass that is not there, at every place, and with it one that provides what it requires, where that is missing."""
+        for cls in self._absent(steps):
+            variants = self.variants(cls)
+            for variant in variants:
+                for k in range(len(steps) + 1):
+                    yield (*steps[:k], variant, *steps[k:]), f"+{variant}", f"+{cls.name}"
+            for helper in self._helpers(cls, steps):
+                for k in range(len(steps) + 1):
+                    for variant in variants[:1]:
+                        added = (*steps[:k], *self.variants(helper)[:1], variant, *steps[k:])
+                        yield added, f"+{helper.name}+{variant}", f"+{cls.name}"
+
+    def _absent(self, steps: Steps) -> list[type[Pass]]:
+        names = {step.name for step in steps}
+        return [cls for name, cls in self._passes.items() if name not in names]
+
+    def _helpers(self, cls: type[Pass], steps: Steps) -> list[type[Pass]]:
+        """Passes that provide what `cls` requires and no step provides."""
+        there = {Form.ROWS, Form.COLUMNS}.union(*(step.provides for step in steps))
+        missing = set(cls.requires) - there
+        return [other for other in self._absent(steps) if missing & set(other.provides)] if missing else []
+
+    # --- Options --------------------------------------------------------------------------------------
+
+    def variants(self, cls: type[Pass]) -> Steps:
+        """The pass with its defaults, then with each option at each other choice, the nearest first."""
+        if cls.name not in self._variants:
+            declared = getattr(cls, "candidates", None)
+            self._variants[cls.name] = tuple(declared(self.context)) if declared is not None else _variants(cls())
+        return self._variants[cls.name]
+
+    def _adjacent(self, step: Pass) -> Iterator[tuple[str, Pass]]:
+        """(option, step) for each option one choice up or down; words have no order, so any other word."""
+        if hasattr(type(step), "candidates"):
+            yield from _one_option_away(step, self.variants(type(step)))
+            return
+        for field in dataclasses.fields(step):
+            value = getattr(step, field.name)
+            for choice in _near(_choices(field), value):
+                yield field.name.replace("_", "-"), dataclasses.replace(step, **{field.name: choice})
+
+    # --- Seeds ----------------------------------------------------------------------------------------
+
+    def seeds(self, limit: int = SEEDS) -> list[Plan]:
+        """The default plan, then plans unlike it and each other, those that relieve what is likely to limit it first."""
+        base = default_plan(self.context.task, self.context.features, self.context.target)
+        moves = self.moves(base)
+        mappers = [m for m in moves if self._is_replacement(base, m)]
+        helpful = [m for m in moves if m.label.startswith("+") and self._relieves(m)]
+        others = [m for m in moves if m.label.startswith("+") and not self._relieves(m)]
+        removals = [m for m in moves if m.label.startswith("-")]
+        options = [m for m in moves if m.subject in {f"{s.name}.{o}" for s in base.steps for o in s.options()}]
+        groups = [_spread(helpful), _spread([*mappers, *self._far(base)]), _spread(others), _spread(removals), _spread(options)]
+        both = [n for m in _spread(mappers) for n in self.moves(m.plan) if n.label.startswith("+") and self._relieves(n)]
+        singles = [plan for row in zip_longest(*groups) for plan in row if plan is not None]
+        found: dict[str, Plan] = {base.digest(): base}
+        for move in [*singles, *_spread(both)]:
+            found.setdefault(move.plan.digest(), move.plan)
+        return list(found.values())[:limit]
+
+    def _far(self, base: Plan) -> Iterator[Move]:
+        """The rows mapped as in `base`, with each option of that at every choice."""
+        for k, step in enumerate(base.steps):
+            if Form.THREADS in step.provides:
+                for variant in _variants(step)[1:]:
+                    made = self.plan((*base.steps[:k], variant, *base.steps[k + 1 :]))
+                    if made is not None:
+                        yield Move(made, str(variant), step.name)
+
+    def _is_replacement(self, base: Plan, move: Move) -> bool:
+        """Whether the move puts another pass where the rows are mapped."""
+        mappers = {step.name for step in base.steps if Form.THREADS in step.provides}
+        return move.subject.split(">")[0] in mappers and ">" in move.subject
+
+    def _relieves(self, move: Move) -> bool:
+        cls = self._passes[move.subject.lstrip("+")]
+        return bool(_urgent(self.context.features) & set(cls.relieves))
+
+
+def seeds(task: Task, features: Features | None = None, target: Target | None = None, limit: int = SEEDS) -> list[Plan]:
+    """What to try first for a task: see `Space.seeds`."""
+    return Space(Context(task, features, target or Target())).seeds(limit)
+
+
+def _urgent(features: Features | None) -> set[Bottleneck]:
+    """What is likely to limit a plain kernel on such a matrix."""
+    if features is not None and (
+        features.variation > _VARIED or features.max_row > _LONG * max(features.mean_row, 1.0)  # a few rows hold up all others
+    ):
+        return {Bottleneck.IMBALANCE}
+    return {Bottleneck.BANDWIDTH, Bottleneck.LATENCY}
+
+
+def _spread(moves: Sequence[Move]) -> list[Move]:
+    """The same moves, subject after subject in turn, so that the first ones differ most."""
+    by_subject: dict[str, list[Move]] = {}
+    for move in moves:
+        by_subject.setdefault(move.subject, []).append(move)
+    return [move for row in zip_longest(*by_subject.values()) for move in row if move is not None]
+
+
+def _choices(field: dataclasses.Field[Any]) -> tuple[Any, ...]:
+    """The domain of an option; empty where it is not finite."""
+    declared = field.metadata.get("choices")
+    if declared is not None:
+        return tuple(declared)
+    return (False, True) if getattr(field.type, "__name__", field.type) == "bool" else ()
+
+
+def _is_ordered(choices: Iterable[Any]) -> bool:
+    return all(isinstance(c, (int, float)) and not isinstance(c, bool) for c in choices)
+
+
+def _ordered(choices: Sequence[Any], value: Any) -> list[Any]:
+    """The choices, those near to `value` first; the larger first of two that are as near."""
+    if not _is_ordered(choices) or not choices:
+        return list(choices)
+    ranks = {c: rank for rank, c in enumerate(sorted({*choices, value}))}
+    return sorted(choices, key=lambda c: (abs(ranks[c] - ranks[value]), -ranks[c]))
+
+
+def _near(choices: Sequence[Any], value: Any) -> list[Any]:
+    """The choices next to `value`: the one above and the one below; all others where they have no order."""
+    if not _is_ordered(choices):
+        return [c for c in choices if c != value]
+    above, below = [c for c in choices if c > value], [c for c in choices if c < value]
+    return [*([min(above)] if above else []), *([max(below)] if below else [])]
+
+
+def _variants(default: Pass) -> Steps:
+    """`default`, then each option at each other choice, all options in turn."""
+    rows = [
+        [dataclasses.replace(default, **{field.name: c}) for c in _ordered(_choices(field), getattr(default, field.name))]
+        for field in dataclasses.fields(default)
+    ]
+    in_turn = [step for row in zip_longest(*rows) for step in row if step is not None]
+    return tuple(dict.fromkeys([default, *in_turn]))
+
+
+def _one_option_away(step: Pass, declared: Steps) -> Iterator[tuple[str, Pass]]:
+    mine = step.options()
+    for other in declared:
+        differs = [key for key, value in other.options().items() if mine[key] != value]
+        if len(differs) == 1:
+            yield differs[0], other

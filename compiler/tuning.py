@@ -1,0 +1,802 @@
+"""Tuning: find the fastest plan for one kernel, one matrix and one GPU by compiling and measuring candidates.
+
+with TuningSession(device="cuda") as session:
+    result = session.tune("spmm.mlir", matrix, {"K": 64}, budget=Budget(candidates=64))
+result.package.save(Path("spmm.ditto"))
+
+What to measure is `agent.tuner`'s decision; here its candidates are compiled in many processes and measured in one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparseditto.agent.features import Features
+from sparseditto.agent.space import Context, Space
+from sparseditto.agent.tuner import DUPLICATE, FREE, OK, Answer, Budget, Request, search, spread_us
+from sparseditto.compiler.compiling import COMPILER, CompileTask
+from sparseditto.compiler.measuring import MEASURER, Measured, MeasureJob, MeasureTask
+from sparseditto.compiler.problem import Problem, bind
+from sparseditto.compiler.workers import Done, Job, Pool, Shared, gather
+from sparseditto.dialects.errors import CheckFailed, InputError, Unsupported
+from sparseditto.dialects.target import Target
+from sparseditto.passes.plan import Plan
+from sparseditto.passes.registry import registry
+
+if TYPE_CHECKING:
+    from sparseditto.compiler.matrix import Matrix
+    from sparseditto.compiler.package import KernelPackage
+
+SCHEMA = 1
+DEVICES = ("cuda", "simt")
+WRONG, TIMEOUT, CRASH = "wrong", "timeout", "crash"
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a compiler needs no more
+_MOST_WORKERS = 16
+_UNCACHED = 128 << 20  # bytes that no cache holds
+_BEGIN_LIMIT_S = 60.0  # until a measurement comes to its first stage, which has a limit of its own
+_BLOCK = 1 << 24  # bytes that are hashed at a time
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate.
+
+    `outcome` is "ok", "wrong" (a result), "timeout", "crash", "duplicate" (gives the kernel of another one), or the code
+    of the `DittoError` that refused it; `why` says more.  `us` is the median of `samples_us` and `iqr_us` their
+    interquartile range, microseconds (under emulation a cost that stands for them).  `check` is `reference.Check` as JSON, with
+    whether it was `sampled`; `resources` is what the driver says of each kernel; `seconds` are by part.
+    """
+
+    plan: Plan
+    outcome: str
+    us: float | None = None
+    iqr_us: float | None = None
+    check: dict[str, Any] | None = None
+    resources: list[dict[str, Any]] | None = None
+    why: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+    samples_us: tuple[float, ...] = ()
+    identity: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == OK
+
+    def to_json(self) -> dict[str, Any]:
+        data = {key: getattr(self, key) for key in self.__dataclass_fields__ if key != "plan"}
+        data["samples_us"] = list(self.samples_us)
+        return {"digest": self.plan.digest(), "text": self.plan.text(), "plan": self.plan.to_json(), **data}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Trial:
+        """Read `to_json`'s.  Raises `PlanError` when the plan names what is not there any more, and KeyError."""
+        values = {key: data[key] for key in Trial.__dataclass_fields__ if key != "plan"}
+        return Trial(**{**values, "plan": Plan.from_json(data["plan"]), "samples_us": tuple(data["samples_us"])})
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a tuning is.  `fraction` is the bound over the best time, None where either is not known."""
+
+    best: Trial | None
+    measured: int
+    failed: int
+    refused: int
+    elapsed_s: float
+    left_s: float | None
+    left_candidates: int | None
+    fraction: float | None
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """The best candidate with its package, every candidate, seconds by part, and the bound that the search knew.
+
+    `stopped` says why it ended, in the words of `agent.tuner.Found`.
+    """
+
+    best: Trial | None
+    trials: tuple[Trial, ...]
+    package: KernelPackage | None
+    seconds: dict[str, float]
+    bound_us: float | None
+    stopped: str = ""
+    features: Features | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        return self.stopped == "interrupted"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "best": self.best.to_json() if self.best else None,
+            "stopped": self.stopped,
+            "bound_us": self.bound_us,
+            "seconds": self.seconds,
+            "features": self.features.to_json() if self.features else None,
+            "trials": [trial.to_json() for trial in self.trials],
+        }
+
+
+def tune(
+    kernel_path: str | Path,
+    matrix_or_bindings: Any,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    budget: Budget,
+    chip: str = "sm_90",
+    device: str = "cuda",
+    plans: Sequence[Plan] | None = None,
+    entry: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    records: Path | None = None,
+    workers: int | None = None,
+) -> TuningResult:
+    """Tune one kernel: `TuningSession.tune` in a session of its own."""
+    with TuningSession(device=device, workers=workers) as session:
+        return session.tune(
+            kernel_path,
+            matrix_or_bindings,
+            sizes,
+            budget=budget,
+            chip=chip,
+            plans=plans,
+            entry=entry,
+            progress=progress,
+            records=records,
+        )
+
+
+class TuningSession:
+    """Worker processes that live over many tasks; use it in a `with` statement.
+
+    `workers` processes compile (default: one a processor, 16 at most).  A compilation may take `compile_limit_s`, one run
+    of a kernel `run_limit_s`.  Raises `InputError` for a device that there is not.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: str = "cuda",
+        workers: int | None = None,
+        ordinal: int = 0,
+        compile_limit_s: float = 20.0,
+        run_limit_s: float = 10.0,
+    ) -> None:
+        if device not in DEVICES:
+            raise InputError(f"no device is named '{device}'; there are {' and '.join(DEVICES)}")
+        if workers is not None and workers < 1:
+            raise InputError(f"workers={workers}: at least one is needed")
+        self.device, self.ordinal = device, ordinal
+        self.workers = workers or min(_MOST_WORKERS, len(os.sched_getaffinity(0)))
+        self.compile_limit_s, self.run_limit_s = compile_limit_s, run_limit_s
+        self._pools: tuple[Pool, Pool] | None = None
+        self._matrix: tuple[str, Shared] | None = None
+        self._bandwidth: float | None = None
+
+    def __enter__(self) -> TuningSession:
+        self._open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all workers.  The session may be used again; new ones are then started."""
+        if self._pools is not None:
+            for pool in self._pools:
+                pool.close()
+            self._pools = None
+        if self._matrix is not None:
+            self._matrix[1].close()
+            self._matrix = None
+
+    def _open(self) -> tuple[Pool, Pool]:
+        """The pools that compile and measure, started."""
+        if self._pools is None:
+            compilers = Pool(COMPILER, self.workers, environment=_ONE_THREAD)
+            self._pools = compilers, Pool(MEASURER, 1, {"device": self.device, "ordinal": self.ordinal})
+            self._pools[1].start()
+            compilers.start()
+        return self._pools
+
+    def tune(
+        self,
+        kernel_path: str | Path,
+        matrix_or_bindings: Any,
+        sizes: Mapping[str, int] | None = None,
+        *,
+        budget: Budget,
+        chip: str = "sm_90",
+        plans: Sequence[Plan] | None = None,
+        entry: str | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        records: Path | None = None,
+        bound_us: float | None = None,
+        full_check: bool = True,
+        seed: int = 0,
+    ) -> TuningResult:
+        """Find the fastest plan.
+
+        `matrix_or_bindings` is the sparse operand (a path or a SciPy matrix), or bindings as for `problem.bind`.  `plans`
+        are all that is measured; without them the plans come from the passes that are registered.  `bound_us` is a time
+        that no plan can beat (default, on a GPU: the bytes that must move over its copy bandwidth); near it the search ends,
+        unless caches may hold the task, which then may be faster.
+        Every candidate is appended to the file `records`, failed ones too; those that are there already, for the same
+        task, versions and GPU, are not measured again and count as measured.  The best one's whole output is checked
+        unless `full_check` is false.
+
+        Ctrl-C ends the search and gives what was found.  Raises `InputError`, `Unsupported` and `DeviceError`.
+        """
+        if budget.candidates is None and budget.seconds is None:
+            raise InputError("a budget of candidates or seconds is needed")
+        start = time.monotonic()
+        task = _Task.read(self, kernel_path, matrix_or_bindings, sizes, chip, entry, seed)
+        log = _Records(records)
+        run = _Run(self, task, budget, log, progress, bound_us, start)
+        try:
+            return run.run(plans, full_check)
+        finally:
+            log.close()
+
+    # --- What a run needs -----------------------------------------------------------------------------
+
+    def _begin(self, task: _Task) -> None:
+        """Hand the task to the workers."""
+        compilers, device = self._open()
+        with_task = Shared(task.for_compilers())
+        task.shared.append(with_task)
+        compilers.setup([with_task])
+        if self._matrix is None or self._matrix[0] != task.matrix_digest:
+            if self._matrix is not None:
+                self._matrix[1].close()
+            self._matrix = task.matrix_digest, Shared(task.matrix)
+        measured = Shared(MeasureTask(replace(task.problem, matrix=None), task.matrix_digest, task.seed))
+        task.shared.append(measured)
+        device.setup([self._matrix[1], measured])
+
+    def _versions(self) -> dict[str, Any]:
+        """GPU and driver; waits until the measuring worker is up."""
+        _, device = self._open()
+        device.start()
+        while device.hello is None:
+            for _ in gather([device]):
+                pass
+        return dict(device.hello)
+
+    def _copy_bandwidth(self) -> float | None:
+        """Bytes a second, measured once a session; None under emulation."""
+        if self.device == "cuda" and self._bandwidth is None:
+            self._bandwidth = self._one(1, Job("bandwidth", "bandwidth", None, 60.0)).value
+        return self._bandwidth
+
+    def _one(self, pool: int, job: Job) -> Done:
+        """Do one job and wait for it."""
+        chosen = self._open()[pool]
+        chosen.submit(job)
+        while True:
+            for _, done in gather([chosen]):
+                if done.key == job.key:
+                    return done
+
+
+# --- The task -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Task:
+    """One kernel with one matrix: what workers get, and what the planner needs."""
+
+    text: str
+    filename: str
+    entry: str | None
+    problem: Problem
+    matrix: Matrix
+    target: Target
+    context: Context
+    matrix_digest: str
+    pattern_digest: str
+    seed: int
+    shared: list[Shared] = field(default_factory=list)
+
+    @staticmethod
+    def read(
+        session: TuningSession,
+        path: str | Path,
+        bound: Any,
+        sizes: Mapping[str, int] | None,
+        chip: str,
+        entry: str | None,
+        seed: int,
+    ) -> _Task:
+        from sparseditto.compiler.kernel import read_kernel, read_text
+        from sparseditto.dialects.binding import context
+
+        target, text = Target.named(chip), read_text(Path(path))
+        with context():
+            computation = read_kernel(text, str(path), entry).computation
+        bindings = bound if isinstance(bound, Mapping) else {computation.sparse.name: bound}
+        problem = bind(computation, bindings, sizes)
+        for operand in computation.operands:
+            problem.shape(operand)
+        if problem.matrix is None:
+            raise InputError(f"bind a matrix to '{computation.sparse.name}' (--bind {computation.sparse.name}=matrix.mtx)")
+        pattern, whole = matrix_digests(problem.matrix)
+        return _Task(
+            text, str(path), entry, problem, problem.matrix, target, planning_context(problem, target), whole, pattern, seed
+        )
+
+    def for_compilers(self) -> CompileTask:
+        sizes = dict(self.problem.sizes)
+        return CompileTask(self.text, self.filename, self.entry, sizes, self.target.chip, plugin_files())
+
+    def close(self) -> None:
+        for shared in self.shared:
+            shared.close()
+
+    def describe(self, versions: Mapping[str, Any], device: str) -> dict[str, Any]:
+        """What measurements of this task depend on; equal descriptions may share them."""
+        from sparseditto.compiler import driver
+
+        csr = self.matrix.csr
+        return {
+            "kernel": driver.fingerprint(self.problem.computation),
+            "matrix": {"pattern": self.pattern_digest, "shape": [int(n) for n in csr.shape], "entries": int(csr.nnz)},
+            "sizes": {f"d{d}": int(n) for d, n in sorted(self.problem.sizes.items())},
+            "chip": self.target.chip,
+            "device": device,
+            "versions": {**driver.versions(), "code": code_digest(plugin_files()), **versions},
+        }
+
+
+def planning_context(problem: Problem, target: Target) -> Context:
+    """What plans are chosen from."""
+    from sparseditto.compiler.driver import make_task
+
+    task, features = make_task(problem)
+    return Context(task, features, target)
+
+
+def compulsory_bytes(problem: Problem) -> int:
+    """Bytes that must move at least once: every entry, the dense rows and columns that entries touch, and the output.
+
+    Coordinates count 2 bytes where that is enough, else 4.
+    """
+    assert problem.matrix is not None
+    computation, csr = problem.computation, problem.matrix.csr
+    sparse, entries = computation.sparse, int(csr.nnz)
+    coordinate = 2 if max(csr.shape[1], 1) <= 1 << 16 else 4
+    total = entries * (np.dtype(sparse.dtype).itemsize + coordinate) + 4 * min(csr.shape[0] + 1, 2 * entries + 1)
+    for operand in computation.operands:
+        if not operand.sparse:
+            extents = [min(problem.sizes[d], entries) if d in sparse.dims else problem.sizes[d] for d in operand.dims]
+            if operand is computation.output:
+                extents = list(problem.shape(operand))
+            times = 2 if operand is computation.output and computation.initial is None else 1
+            total += times * math.prod(extents) * np.dtype(operand.dtype).itemsize
+    return total
+
+
+def matrix_digests(matrix: Matrix) -> tuple[str, str]:
+    """Digests of the pattern, and of pattern and values."""
+    csr = matrix.csr
+    pattern = hashlib.sha256(repr((csr.shape, *map(_array_digest, (csr.indptr, csr.indices)))).encode()).hexdigest()[:16]
+    return pattern, hashlib.sha256((pattern + _array_digest(csr.data)).encode()).hexdigest()[:16]
+
+
+def _array_digest(array: np.ndarray[Any, Any]) -> str:
+    """A digest of dtype and contents, by blocks on all processors."""
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    blocks = [raw[start : start + _BLOCK] for start in range(0, raw.nbytes, _BLOCK)]
+
+    def digest(block: memoryview) -> bytes:
+        return hashlib.blake2b(block, digest_size=16).digest()
+
+    if len(blocks) < 2:
+        parts = [digest(block) for block in blocks]
+    else:
+        with ThreadPoolExecutor(min(_MOST_WORKERS, os.cpu_count() or 1)) as threads:
+            parts = list(threads.map(digest, blocks))
+    return hashlib.blake2b(str(array.dtype).encode() + b"".join(parts), digest_size=16).hexdigest()
+
+
+def plugin_files() -> tuple[Path, ...]:
+    """The files of passes that `--load` brought into this process: workers load them too."""
+    modules = {cls.__module__ for cls in registry().values() if cls.__module__.startswith("sparseditto_plugin_")}
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in sorted(modules))
+    return tuple(Path(file).resolve() for file in files if file)
+
+
+@cache
+def code_digest(plugins: tuple[Path, ...]) -> str:
+    """A digest of the source of everything that shapes the kernels: while that changes, old measurements mean nothing."""
+    import sparseditto.compiler.driver as driver
+    import sparseditto.dialects.encoding as encoding
+    import sparseditto.passes.plan as plan
+
+    folders = [Path(str(module.__file__)).parent for module in (driver, encoding, plan)]
+    files = [path for folder in folders for path in sorted(folder.rglob("*.py")) if "cli" not in path.parts]
+    ours = {Path(__file__).name, "workers.py", "compiling.py", "measuring.py", "checking.py", "devices.py", "api.py"}
+    digest = hashlib.sha256()
+    for path in [*(f for f in files if f.name not in ours), *plugins]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+# --- Records --------------------------------------------------------------------------------------------
+
+
+class _Records:
+    """A file of JSON lines: one of kind "task" for each task that is begun, and one of kind "trial" for each measurement.
+
+    A candidate that was measured several times has several lines; the last one holds all samples.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.task = ""
+        self._file: int | None = None
+
+    def open(self, description: dict[str, Any]) -> dict[str, Trial]:
+        """Begin a task; gives what is recorded of it by plan digest.  Raises `InputError` when the file cannot be used."""
+        text = json.dumps(description, sort_keys=True)
+        self.task = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if self.path is None:
+            return {}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            known, complete = self._known()
+        except OSError as e:
+            raise InputError(f"cannot be used for records: {e.strerror}", where=str(self.path)) from e
+        if not complete:
+            os.write(self._file, b"\n")
+        self._write({"kind": "task", **description})
+        return known
+
+    def _known(self) -> tuple[dict[str, Trial], bool]:
+        """Trials of this task, and whether the last line is whole (it is not when a process was killed)."""
+        assert self.path is not None
+        known: dict[str, Trial] = {}
+        line = b"\n"
+        with self.path.open("rb") as file:
+            for line in file:
+                if self.task.encode() not in line:
+                    continue
+                try:
+                    row = json.loads(line)
+                    if row.get("kind") == "trial" and row.get("task") == self.task and row.get("schema") == SCHEMA:
+                        trial = Trial.from_json(row)
+                        known[trial.plan.digest()] = trial
+                except (ValueError, KeyError, TypeError, InputError):
+                    continue  # half a line, or a plan of passes that are not loaded now
+        return known, line.endswith(b"\n")
+
+    def add(self, trial: Trial) -> None:
+        self._write({"kind": "trial", **trial.to_json()})
+
+    def _write(self, row: dict[str, Any]) -> None:
+        if self._file is not None:
+            os.write(self._file, (json.dumps({"schema": SCHEMA, "task": self.task, **row}) + "\n").encode())
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+# --- One run --------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """The tuning of one task."""
+
+    def __init__(
+        self,
+        session: TuningSession,
+        task: _Task,
+        budget: Budget,
+        log: _Records,
+        progress: Callable[[Progress], None] | None,
+        bound_us: float | None,
+        start: float,
+    ) -> None:
+        self.session, self.task, self.budget, self.log, self.progress = session, task, budget, log, progress
+        self.start, self.bound_us = start, bound_us
+        self.seconds = {"read": time.monotonic() - start}
+        self.trials: dict[str, Trial] = {}
+        self.packages: dict[str, KernelPackage] = {}
+        self.identities: dict[str, str] = {}
+        self.compiled: dict[str, float] = {}
+        self.fresh: list[str] = []
+
+    def run(self, plans: Sequence[Plan] | None, full_check: bool) -> TuningResult:
+        try:
+            return self._run(plans, full_check)
+        finally:
+            self.task.close()
+
+    def _run(self, plans: Sequence[Plan] | None, full_check: bool) -> TuningResult:
+        with self._part("workers"):
+            self.session._begin(self.task)
+            seen = self._recorded(self.session._versions())
+            goal_us = self._goal_us()
+        space = Space(self.task.context)
+        with self._part("search"):
+            found = search(
+                plans if plans is not None else space.seeds(),
+                space.moves if plans is None else lambda plan: (),
+                self.evaluate,
+                self._left(),
+                goal_us,
+                seen=seen,
+                batch=max(4, self.session.workers),
+                seed_share=0.5 if plans is None else 1.0,
+            )
+        stopped = found.stopped
+        digests = list(dict.fromkeys([*(t.plan.digest() for t in found.trials), *self.fresh]))
+        if stopped == "interrupted":
+            self.session.close()  # a message may have been cut in two
+        try:
+            best = self._winner(digests, full_check and stopped != "interrupted")
+        except KeyboardInterrupt:
+            self.session.close()
+            stopped, best = "interrupted", next((d for d in self._ranking(digests) if d in self.packages), None)
+        self.seconds["total"] = time.monotonic() - self.start
+        return TuningResult(
+            best=self.trials[best] if best else None,
+            trials=tuple(self.trials[d] for d in digests if d in self.trials),
+            package=self.packages.get(best) if best else None,
+            seconds=self.seconds,
+            bound_us=self.bound_us,
+            stopped=stopped,
+            features=self.task.context.features,
+        )
+
+    def _goal_us(self) -> float | None:
+        """The bound, where the search may end near it: what the caches hold is read faster than any copy."""
+        moved = compulsory_bytes(self.task.problem)
+        if self.bound_us is None:
+            rate = self.session._copy_bandwidth()
+            self.bound_us = moved / rate * 1e6 if rate else None
+        return self.bound_us if moved > _UNCACHED else None
+
+    def _ranking(self, digests: Sequence[str]) -> list[str]:
+        """Those that were measured, the fastest first."""
+        return sorted((d for d in digests if d in self.trials and self.trials[d].ok), key=lambda d: self.trials[d].us or 0.0)
+
+    def _part(self, name: str) -> _Part:
+        return _Part(self.seconds, name)
+
+    def _left_s(self) -> float:
+        """Seconds count from the call."""
+        return math.inf if self.budget.seconds is None else self.start + self.budget.seconds - time.monotonic()
+
+    def _left(self) -> Budget:
+        """What is left of the budget."""
+        return self.budget if self.budget.seconds is None else replace(self.budget, seconds=max(0.0, self._left_s()))
+
+    def _recorded(self, versions: Mapping[str, Any]) -> dict[str, Answer]:
+        self.trials = self.log.open(self.task.describe(versions, self.session.device))
+        for digest, trial in self.trials.items():
+            if trial.identity:
+                self.identities.setdefault(trial.identity, digest)
+        return {d: Answer(t.plan, t.outcome, t.samples_us, t.identity, t.why) for d, t in self.trials.items()}
+
+    # --- Evaluating -----------------------------------------------------------------------------------
+
+    def evaluate(self, requests: Sequence[Request]) -> Iterator[Answer]:
+        """Compile what is not compiled, in parallel, and measure one after the other."""
+        pools = compilers, device = self.session._open()
+        open_ = {request.plan.digest(): request for request in requests}
+        try:
+            for digest, request in open_.items():
+                if digest in self.packages:
+                    self._submit(device, digest, request)
+                else:
+                    compilers.submit(Job(digest, "compile", request.plan.to_json(), self.session.compile_limit_s))
+            while open_ and (left := self._left_s()) > 0:
+                for pool, done in gather(pools, left):
+                    digest = str(done.key)
+                    if digest not in open_:
+                        continue
+                    trial = self._compiled(done, open_[digest]) if pool is compilers else self._measured(done, open_[digest])
+                    if trial is None:
+                        self._submit(device, digest, open_[digest])
+                        continue
+                    del open_[digest]
+                    yield self._answer(trial, done)
+        finally:
+            compilers.cancel()
+            device.cancel()
+
+    def _submit(self, device: Pool, digest: str, request: Request) -> None:
+        known = self.trials.get(digest)
+        job = MeasureJob(
+            package=self.packages[digest],
+            identity=package_identity(self.packages[digest]),
+            rounds=request.rounds,
+            budget_s=max(0.06, 0.02 * request.rounds),
+            limit_s=self.session.run_limit_s,
+            check=known is None or known.check is None,
+            cutoff_us=request.cutoff_us,
+        )
+        device.submit(Job(digest, "measure", job, _BEGIN_LIMIT_S))
+
+    def _compiled(self, done: Done, request: Request) -> Trial | None:
+        """What is known after compilation; None when it has to be measured."""
+        if done.outcome != OK:
+            return Trial(request.plan, done.outcome, why=done.why, seconds={"compile": done.seconds})
+        package, seconds = done.value
+        digest = request.plan.digest()
+        self.compiled[digest] = seconds
+        identity = package_identity(package)
+        first = self.identities.setdefault(identity, digest)
+        if first != digest:
+            why = f"gives the same kernel as {first}"
+            return Trial(request.plan, DUPLICATE, why=why, seconds={"compile": seconds}, identity=identity)
+        self.packages[digest] = package
+        return None
+
+    def _measured(self, done: Done, request: Request) -> Trial:
+        digest = request.plan.digest()
+        identity = package_identity(self.packages[digest])
+        before = self.trials.get(digest)
+        seconds = dict(before.seconds) if before is not None else {}
+        seconds |= {"compile": self.compiled.get(digest, 0.0), "measure": seconds.get("measure", 0.0) + done.seconds}
+        if done.outcome != OK:
+            return Trial(
+                request.plan, done.outcome, why=done.why, seconds={**seconds, "measure": done.seconds}, identity=identity
+            )
+        measured: Measured = done.value
+        seconds |= {part: seconds.get(part, 0.0) + spent for part, spent in measured.seconds.items()}
+        samples = (*(before.samples_us if before else ()), *measured.samples_us)
+        check = measured.check or (before.check if before else None)
+        wrong = measured.check is not None and not measured.check["passed"]
+        return Trial(
+            plan=request.plan,
+            outcome=WRONG if wrong else OK,
+            us=None if wrong else float(np.median(samples)),
+            iqr_us=None if wrong else spread_us(samples),
+            check=check,
+            resources=measured.resources or (before.resources if before else None),
+            why=_wrong(measured.check) if wrong else "",
+            seconds=seconds,
+            samples_us=samples,
+            identity=identity,
+        )
+
+    def _answer(self, trial: Trial, done: Done) -> Answer:
+        """Note and report a trial; the search gets the samples that are new."""
+        digest = trial.plan.digest()
+        before = self.trials.get(digest)
+        old = len(before.samples_us) if before is not None else 0
+        self.trials[digest] = trial
+        self.fresh.append(digest)
+        self.log.add(trial)
+        self._report()
+        return Answer(trial.plan, trial.outcome, trial.samples_us[old:], trial.identity, trial.why)
+
+    def _report(self) -> None:
+        if self.progress is None:
+            return
+        trials = self.trials.values()
+        best = min((t for t in trials if t.us is not None), key=lambda t: t.us or 0.0, default=None)
+        measured = sum(t.outcome not in FREE for t in trials)
+        candidates = self.budget.candidates
+        self.progress(
+            Progress(
+                best=best,
+                measured=measured,
+                failed=sum(t.outcome not in FREE and not t.ok for t in trials),
+                refused=len(trials) - measured,
+                elapsed_s=time.monotonic() - self.start,
+                left_s=None if self.budget.seconds is None else max(0.0, self._left_s()),
+                left_candidates=None if candidates is None else max(0, candidates - measured),
+                fraction=self.bound_us / best.us if self.bound_us and best and best.us else None,
+            )
+        )
+
+    # --- The winner -----------------------------------------------------------------------------------
+
+    def _winner(self, digests: Sequence[str], full_check: bool) -> str | None:
+        """The fastest whose whole output is right; its package is made where only a record knew it."""
+        with self._part("verify"):
+            for digest in self._ranking(digests):
+                if digest not in self.packages:
+                    self._compile_again(digest)
+                if digest in self.packages and (not full_check or self._verified(digest)):
+                    return digest
+        return None
+
+    def _compile_again(self, digest: str) -> None:
+        if self.session._pools is None:
+            self.session._begin(self.task)
+        plan = self.trials[digest].plan
+        done = self.session._one(0, Job(("again", digest), "compile", plan.to_json(), self.session.compile_limit_s))
+        if done.outcome == OK:
+            self.packages[digest] = done.value[0]
+
+    def _verified(self, digest: str) -> bool:
+        trial = self.trials[digest]
+        if trial.check is not None and not trial.check["sampled"]:
+            return True
+        package = self.packages[digest]
+        job = MeasureJob(package, package_identity(package), 0, 0.0, self.session.run_limit_s)
+        done = self.session._one(1, Job(("verify", digest), "verify", job, _BEGIN_LIMIT_S))
+        if done.outcome == OK and done.value["passed"]:
+            self.trials[digest] = replace(trial, check=done.value)
+        elif done.outcome == OK:
+            self.trials[digest] = replace(trial, outcome=WRONG, us=None, iqr_us=None, check=done.value, why=_wrong(done.value))
+        else:
+            self.trials[digest] = replace(trial, outcome=done.outcome, us=None, iqr_us=None, why=done.why)
+        self.log.add(self.trials[digest])
+        return self.trials[digest].ok
+
+
+class _Part:
+    """Adds the seconds of a `with` block to a dictionary."""
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self._seconds, self._name = seconds, name
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds[self._name] = self._seconds.get(self._name, 0.0) + time.monotonic() - self._start
+
+
+def package_identity(package: KernelPackage) -> str:
+    """Equal for packages that run the same code on the same data."""
+    data = [asdict(b) for b in package.buffers], [asdict(launch) for launch in package.launches], package.sizes
+    encoding = package.computation.sparse.encoding
+    text = json.dumps([package.ptx, *data, encoding.text() if encoding else ""], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _wrong(check: dict[str, Any] | None) -> str:
+    if check is None:
+        return ""
+    where = f", the first at {tuple(check['first_wrong'])}" if check.get("first_wrong") else ""
+    return f"{check['wrong']} of {check['components']} components are wrong{where}"
+
+
+def require_best(result: TuningResult) -> Trial:
+    """The best trial.
+
+    Raises `Unsupported` when nothing here compiles the kernel, and `CheckFailed` with the reasons when no candidate worked.
+    """
+    if result.best is not None:
+        return result.best
+    if result.trials and all(t.outcome == Unsupported.code for t in result.trials):
+        raise Unsupported(result.trials[0].why)
+    reasons = list(dict.fromkeys(f"{t.outcome}: {t.why}" for t in result.trials if t.outcome != DUPLICATE))[:3]
+    raise CheckFailed(f"none of {len(result.trials)} candidates gave a right result ({'; '.join(reasons) or 'none was tried'})")
+
+
+__all__ = [
+    "Budget",
+    "Progress",
+    "Trial",
+    "TuningResult",
+    "TuningSession",
+    "compulsory_bytes",
+    "plugin_files",
+    "require_best",
+    "tune",
+]
