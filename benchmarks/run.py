@@ -1,0 +1,429 @@
+"""Measure a suite: ours, every cuSPARSE algorithm and the bounds, one JSON line a task.
+
+    python -m benchmarks.run --suite full --ops spmv,spmm --K 8,32,128,256 --out FILE
+    python -m benchmarks.run --suite smoke --device simt --K 8 --out FILE      # right or wrong, without a GPU
+    python -m benchmarks.run --self-test                                       # does everything here work on this GPU?
+
+Tasks that FILE holds already are left out, so a run that was cut short goes on where it stopped.  The `kind` of a line is
+task; machine, at the start of each run; or fault, a baseline that brought the GPU down and is not tried again on that task.
+Exits 1 when a result was wrong, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import os
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchmarks.bounds import Rates
+from benchmarks.prepare import Kernel, Options, Preparation, Prepared, Ready, Task, describe, kernel_file
+from benchmarks.suite import Case, corpus_cases, corpus_folder, suite
+from benchmarks.timing import Progress
+from sparseditto.compiler.driver import versions
+from sparseditto.dialects.errors import CheckFailed, DittoError
+
+SCHEMA = 1
+HANG_S = 180.0  # a task that takes longer on the GPU is given up
+SETTLED = ("right", "wrong", "unsupported", "not-applicable", "bad-plan", "gpu-fault", "timeout")  # not tried again
+
+Key = tuple[str, str, int, str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What tasks of different runs must share to be the same task."""
+
+    dtype: str
+    device: str
+    caches: str  # "warm" or "cold"
+    plans: str  # "default", "tuned", or the text of the plan
+
+    def key(self, case: str, task: Task) -> Key:
+        return (case, task.op, task.k, self.dtype, self.device, self.caches, self.plans)
+
+
+def key_of(row: dict[str, Any]) -> Key:
+    return (row["case"], row["op"], row["K"], row["dtype"], row["device"], row["caches"], row["plans"])
+
+
+class Results:
+    """The file: append only, flushed line by line.  A line that was cut short by a crash is ignored."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        rows = read_rows(path)
+        self.done = {key_of(row) for row in rows if row.get("kind") == "task" and row["outcome"] in SETTLED}
+        self.faults: dict[Key, set[str]] = {}  # the baselines that brought the GPU down, by task
+        for row in rows:
+            if row.get("kind") == "fault":
+                self.faults.setdefault(key_of(row), set()).add(row["baseline"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cut = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
+        self._stream = path.open("a")
+        if cut:
+            self._stream.write("\n")
+
+    def append(self, row: dict[str, Any]) -> None:
+        self._stream.write(json.dumps(row) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a results file (committed ones are compressed: .xz), without a last one that was cut short."""
+    if not path.exists():
+        return []
+    text = lzma.decompress(path.read_bytes()).decode() if path.suffix == ".xz" else path.read_text()
+    rows = []
+    for line in text.splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--suite", choices=("full", "smoke"), default="smoke")
+    parser.add_argument("--corpus", type=Path, help="folder of the real matrices (default: beside the checkout)")
+    parser.add_argument("--cases", default="", help="only cases whose name this regular expression finds")
+    parser.add_argument("--most-nnz", type=float, default=float("inf"), help="leave out larger matrices")
+    parser.add_argument("--ops", default="spmv,spmm")
+    parser.add_argument("--K", default="8,32,128,256", help="dense columns of SpMM, separated by commas")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--out", type=Path, default=None, help="results file, one JSON line a task; needed but for --self-test")
+    parser.add_argument("--plans", choices=("default", "tuned"), default="default")
+    parser.add_argument("--budget", default="48,20s", help="of tuning a task: candidates, seconds, or both (48,20s)")
+    parser.add_argument("--plan", help="one plan for every task, as text or file, instead of --plans")
+    parser.add_argument("--chip", default="sm_90")
+    parser.add_argument("--device", choices=("cuda", "simt"), default="cuda")
+    parser.add_argument("--cold", action="store_true", help="overwrite the L2 cache before every call")
+    parser.add_argument("--col-major", action="store_true", help="time cuSPARSE with column-major B and C as well")
+    parser.add_argument("--rounds", type=int, default=7, help="timing rounds, at least 7 for what is published")
+    parser.add_argument("--jobs", type=int, help="processes that prepare cases (default: two fewer than processors; 0: none)")
+    parser.add_argument("--cache", type=Path, help="keep built matrices in this folder")
+    parser.add_argument("--time-limit", type=float, default=float("inf"), help="seconds after which no task is begun")
+    parser.add_argument("--self-test", action="store_true")
+    args = parser.parse_args(words)
+    if args.out is None and not args.self_test:
+        parser.error("--out is needed")
+    if not set(args.ops.split(",")) <= {"spmv", "spmm"}:
+        parser.error("--ops takes spmv and spmm")
+    if args.rounds < 1:
+        parser.error("--rounds takes 1 or more")
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", args.K):
+        parser.error("--K takes numbers of 1 or more, separated by commas")
+    return args
+
+
+def tasks_of(args: argparse.Namespace) -> list[Task]:
+    widths = [int(k) for k in args.K.split(",")] if "spmm" in args.ops else []
+    return [*([Task("spmv", 0)] if "spmv" in args.ops else []), *(Task("spmm", k) for k in widths)]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    args = arguments(words)
+    if args.device == "cuda" and (missing := no_gpu()):
+        note(f"{missing}; --device simt runs the smoke suite without a GPU")
+        return 2
+    if args.self_test:
+        return self_test()
+    setting = Setting(args.dtype, args.device, "cold" if args.cold else "warm", args.plan or args.plans)
+    results = Results(args.out)
+    if args.suite == "full" and not corpus_cases(args.corpus or corpus_folder()):
+        note("the real matrices are missing: give their folder with --corpus")
+    cases = [c for c in suite(args.suite, args.corpus) if re.search(args.cases, c.name) and c.nnz <= args.most_nnz]
+    work = [(c, [t for t in tasks_of(args) if setting.key(c.name, t) not in results.done]) for c in cases]
+    work = [(c, tasks) for c, tasks in work if tasks]
+    try:
+        return Run(args, setting, results, sys.argv[1:] if words is None else None).all(work)
+    except KeyboardInterrupt:
+        note("stopped; the same command goes on from here")
+        return 130
+    finally:
+        results.close()
+
+
+def no_gpu() -> str | None:
+    """Why nothing can be measured here, or None."""
+    from sparseditto.compiler.runtimes.cuda import available
+
+    try:
+        import cupy  # noqa: F401
+    except ImportError as e:
+        return f"the baselines need CuPy ({e}): pip install 'sparseditto[bench]'"
+    return available()
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Run:
+    """One run over the tasks that are left.  `command` is what starts it anew after a fault (None: it may not be)."""
+
+    def __init__(self, args: argparse.Namespace, setting: Setting, results: Results, command: Sequence[str] | None) -> None:
+        self.args, self.setting, self.results, self.command = args, setting, results, command
+        self.started, self.wrong = time.monotonic(), 0
+        self.rates = Rates()
+        self.device: Any = None
+        self.tuning: Any = None
+        self.preparation: Preparation | None = None
+
+    def all(self, work: list[tuple[Case, list[Task]]]) -> int:
+        total = sum(len(tasks) for _, tasks in work)
+        note(f"{total} tasks on {len(work)} matrices are left")
+        if not total:
+            return 0
+        about: dict[str, Any] = {"kind": "machine", "schema": SCHEMA, "versions": dict(versions()), "argv": sys.argv[1:]}
+        if self.args.device == "cuda":
+            about |= self._open_gpu()
+        self.results.append(about)
+        progress = Progress(total, note)
+        options = Options(self.args.dtype, self.args.chip, self.args.plan, self.args.cache, self.rates)
+        try:
+            with self._tuning_session() as self.tuning, Preparation(work, options, self._jobs()) as self.preparation:
+                for case, tasks, ready in self.preparation:
+                    self._case(case, tasks, ready, self.preparation.folder, progress)
+                    if self._out_of_time():
+                        note(f"time is up; {progress.total - progress.done} tasks are left: the same command goes on")
+                        break
+        finally:
+            if self.device is not None:
+                self.device.close()
+        return 1 if self.wrong else 0
+
+    def _open_gpu(self) -> dict[str, Any]:
+        from benchmarks.bounds import measure_rates
+        from benchmarks.gpu import Device, machine
+
+        self.device = Device(self.args.rounds, self.args.cold, self.args.dtype, self.args.col_major)
+        self.rates = measure_rates()
+        return machine(self.rates)
+
+    def _jobs(self) -> int:
+        if self.args.jobs is not None:
+            return int(self.args.jobs)
+        if self.args.suite == "smoke":
+            return 0
+        free = len(os.sched_getaffinity(0)) - 2
+        return max(1, free // 3 if self.setting.plans == "tuned" else free)  # the tuner compiles in processes of its own
+
+    def _tuning_session(self) -> AbstractContextManager[Any]:
+        if self.setting.plans != "tuned":
+            return nullcontext()
+        from sparseditto.compiler.tuning import TuningSession
+
+        return TuningSession(device=self.args.device)
+
+    def _out_of_time(self) -> bool:
+        return time.monotonic() - self.started > self.args.time_limit
+
+    def _case(self, case: Case, tasks: Sequence[Task], ready: Ready | str, folder: Path, progress: Progress) -> None:
+        if isinstance(ready, str):
+            for task in tasks:
+                self._record(case, task, {"family": case.family, "nnz": case.nnz, "outcome": "died", "why": ready}, progress)
+            return
+        on_gpu = self.device.case(ready) if self.device is not None else None
+        for prepared in ready.tasks:
+            if self._out_of_time():
+                return
+            row = describe(ready.matrix, case) | {"features": ready.features}
+            try:
+                row |= self._task(ready, prepared, on_gpu, folder)
+            except _Restart as e:
+                self._lost(case, prepared.task, row | {"outcome": "gpu-fault", "why": str(e)})
+            row["seconds"] = ready.seconds | prepared.seconds | row.get("seconds", {})
+            self._record(case, prepared.task, row, progress)
+
+    def _task(self, ready: Ready, prepared: Prepared, on_gpu: Any, folder: Path) -> dict[str, Any]:
+        if prepared.kernel is None:
+            return {"outcome": prepared.outcome, "why": prepared.why}
+        tuned: Kernel | None = None
+        about: dict[str, Any] = {}
+        if self.tuning is not None:
+            tuned, about = self._tune(ready, prepared, folder)
+        if on_gpu is None:
+            return _emulated(ready, prepared, tuned or prepared.kernel) | about
+        from benchmarks.gpu import GpuFault
+
+        with self._watched(ready.case, prepared.task, on_gpu.device):
+            try:
+                skip = self.results.faults.get(self.setting.key(ready.case.name, prepared.task), ())
+                return on_gpu.measure(prepared, self.rates, tuned, skip) | about
+            except GpuFault as e:
+                raise _Restart(str(e)) from e
+
+    def _tune(self, ready: Ready, prepared: Prepared, folder: Path) -> tuple[Kernel | None, dict[str, Any]]:
+        """The best plan's kernel (None: the tuner found none), and what the row says of the search."""
+        from sparseditto.agent.tuner import Budget
+
+        start = time.monotonic()
+        task = prepared.task
+        assert prepared.traffic is not None
+        bound = prepared.traffic.times_us(self.rates)["compulsory"] if self.device is not None else None
+        records = self.args.out.with_suffix(".tuning.jsonl")
+        try:
+            found = self.tuning.tune(
+                kernel_file(task.op, self.args.dtype, folder),
+                ready.matrix,
+                task.sizes,
+                budget=Budget.parse(self.args.budget),
+                chip=self.args.chip,
+                bound_us=bound,
+                full_check=False,
+                records=records,
+            )
+        except DittoError as e:
+            return None, {"tuning": {"outcome": e.code, "why": str(e), "seconds": time.monotonic() - start}}
+        if found.interrupted:
+            raise KeyboardInterrupt
+        about = {
+            "seconds": time.monotonic() - start,
+            "stopped": found.stopped,
+            "trials": len(found.trials),
+            "wrong": sum(t.outcome == "wrong" for t in found.trials),
+            "best_us": found.best.us if found.best else None,
+            "parts": found.seconds,
+        }
+        if found.best is None or found.package is None:
+            return None, {"tuning": about}
+        plan = found.best.plan
+        return Kernel(found.package, plan.text(), plan.digest(), dict(found.best.seconds)), {"tuning": about}
+
+    def _watched(self, case: Case, task: Task, device: Any) -> AbstractContextManager[None]:
+        """A timer that gives the task up, with the process, when the GPU hangs."""
+
+        def give_up() -> None:
+            row = {"outcome": "timeout", "why": f"the task took more than {HANG_S:.0f} s, last: {device.doing}"}
+            self._lost(case, task, {"family": case.family, "nnz": case.nnz} | row)
+
+        return _Timer(HANG_S, give_up)
+
+    def _lost(self, case: Case, task: Task, row: dict[str, Any]) -> NoReturn:
+        """The GPU is lost in a task: when a baseline did that, the task is done again without it."""
+        if self.device is not None and self.device.baseline:
+            head = {"kind": "fault", "case": case.name, "op": task.op, "K": task.k, "baseline": self.device.baseline}
+            self.results.append(head | asdict(self.setting) | {"why": row["why"]})
+        else:
+            self._record(case, task, row, None)
+        self._restart()
+
+    def _restart(self) -> NoReturn:
+        """Run the same command anew: after a fault this process cannot use the GPU."""
+        self.results.close()
+        if self.preparation is not None:
+            self.preparation.close()
+        if self.tuning is not None:
+            with suppress(Exception):  # its workers see their parent go in any case
+                self.tuning.close()
+        if self.command is None:
+            note("the GPU context is lost")
+            os._exit(3)
+        note("the GPU context is lost: starting over, without the tasks that are done")
+        left = self.args.time_limit - (time.monotonic() - self.started)
+        words = [*self.command, *(["--time-limit", f"{max(left, 1):.0f}"] if left != float("inf") else [])]
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.run", *words])
+
+    def _record(self, case: Case, task: Task, row: dict[str, Any], progress: Progress | None) -> None:
+        head = {"kind": "task", "case": case.name, "op": task.op, "K": task.k}
+        self.results.append(head | asdict(self.setting) | row)
+        self.wrong += row["outcome"] in ("wrong", "gpu-fault", "check-failed")
+        if progress is not None:
+            progress.step(f"{case.name} {task} {summary(row)}")
+
+
+class _Restart(Exception):
+    """The GPU is lost to this process."""
+
+
+class _Timer:
+    """Call a function unless the `with` block ends in time."""
+
+    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+        self._timer = threading.Timer(seconds, function)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+
+def _emulated(ready: Ready, prepared: Prepared, kernel: Kernel) -> dict[str, Any]:
+    """Right or wrong under emulation."""
+    import numpy as np
+
+    from benchmarks.operands import dense
+    from benchmarks.prepare import seed_of
+    from sparseditto.compiler.api import bind_package
+    from sparseditto.compiler.execute import prepare, run_simt
+
+    package, task, reference = kernel.package, prepared.task, prepared.reference
+    assert reference is not None
+    operand = next(o for o in package.computation.inputs if not o.sparse)
+    shape = (ready.matrix.shape[1], *((task.k,) if task.k else ()))
+    right = dense(np, shape, seed_of(ready.case, task), operand.dtype)
+    entry: dict[str, Any] = {"plan": kernel.plan, "digest": kernel.digest, "seconds": kernel.seconds}
+    try:
+        output = run_simt(package, prepare(package, bind_package(package, {"A": ready.matrix, operand.name: right})))
+    except CheckFailed as e:
+        return entry | {"outcome": e.code, "why": str(e)}
+    check = reference.check(lambda rows: output if rows is None else output[rows])
+    outcome = "right" if check.passed else "wrong"
+    return entry | {"outcome": outcome, "check": check.to_json() | {"what": reference.describe()}}
+
+
+def summary(row: dict[str, Any]) -> str:
+    """A task in a few words: the time, and how much faster than cuSPARSE by default, its best CSR and its best of all."""
+    from benchmarks.report import speedups
+
+    text = str(row["outcome"])
+    if row.get("us") is not None:
+        ratios = speedups(row)
+        against = " ".join(f"{ratios[name]:.2f}" if ratios[name] else "-" for name in ("default", "best_csr", "best_any"))
+        share = row["bounds_us"]["cache_aware"] / row["us"] if row["us"] else 0.0
+        text += f" {row['us']:.2f} us, over cuSPARSE {against}, bound {share:.0%}"
+    return text + (f" ({row['why'][:200]})" if row.get("why") else "")
+
+
+def self_test() -> int:
+    """Every baseline, the rates, and the smoke suite on the GPU; each line says right or wrong."""
+    from benchmarks import cusparse
+    from benchmarks.bounds import measure_rates
+
+    wrong = cusparse.self_test()
+    print(f"rates: {measure_rates()}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for extra in ([], ["--cold"], ["--dtype", "float64"]):
+            out = Path(folder) / "self-test.jsonl"
+            code = main(["--suite", "smoke", "--out", str(out), "--K", "8,33", "--col-major", *extra])
+            bad = [row for row in read_rows(out) if row["kind"] == "task" and row["outcome"] != "right"]
+            wrong += len(bad) + (code not in (0, 1))
+            for row in bad:
+                print(f"{row['case']} {row['op']} {row['outcome']} {row.get('why', '')}", flush=True)
+        for row in read_rows(out)[-1:]:
+            for baseline in row.pop("baselines", []):
+                print(f"{baseline['name']:24} {baseline['outcome']} {baseline.get('us', baseline.get('why'))}")
+            print(json.dumps(row))
+    print("self-test:", "all right" if not wrong else f"{wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
