@@ -86,7 +86,7 @@ def machine(device: str) -> dict[str, Any]:
     row: dict[str, Any] = {
         "machine": dict(versions()),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "argv": sys.argv[1:],
+        "argv": [word.rsplit("/", 1)[-1] for word in sys.argv[1:]],  # without folders
     }
     if device == "cuda":
         from sparseditto.compiler.runtimes.cuda import versions as gpu_versions

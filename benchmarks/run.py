@@ -189,7 +189,12 @@ class Run:
         note(f"{total} tasks on {len(work)} matrices are left")
         if not total:
             return 0
-        about: dict[str, Any] = {"kind": "machine", "schema": SCHEMA, "versions": dict(versions()), "argv": sys.argv[1:]}
+        about: dict[str, Any] = {
+            "kind": "machine",
+            "schema": SCHEMA,
+            "versions": dict(versions()),
+            "argv": [word.rsplit("/", 1)[-1] for word in sys.argv[1:]],
+        }  # no folders
         if self.args.device == "cuda":
             about |= self._open_gpu()
         self.results.append(about)
