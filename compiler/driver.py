@@ -25,16 +25,15 @@ from sparseditto.compiler.specialise import specialise
 from sparseditto.dialects.binding import functions, sparse_encoding
 from sparseditto.dialects.errors import NotApplicable, PlanError, Unsupported
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Kind
-from sparseditto.passes.pipeline_text import parse_pipeline
-from sparseditto.passes.plan import Plan, make_pass
+from sparseditto.passes.base import Kind, Pass
+from sparseditto.passes.plan import Plan
+from sparseditto.passes.registry import find
 
-STAGES = ("S0", "S1", "S2", "S3", "S4", "S5")
 SPARSIFY = (
     "linalg-generalize-named-ops,pre-sparsification-rewrite,sparse-reinterpret-map,"
     "sparsification{parallelization-strategy=none},canonicalize,cse"
 )
-OUTLINE = "lower-fill,outline-kernels,lower-collectives,fuse-multiply-add"
+OUTLINE = ("lower-fill", "outline-kernels", "lower-collectives", "fuse-multiply-add")
 Observer = Callable[[str, str], None]
 
 
@@ -150,14 +149,14 @@ class _Stages:
             self._reached("S2")
             self._passes(plan, Kind.SCHEDULE, Kind.MAPPING)
             self._reached("S3")
-            for item in parse_pipeline(OUTLINE):
-                run_pass(self.module, make_pass_of_pipeline(item.name), self.target)
+            for name in OUTLINE:
+                run_pass(self.module, _lowering(name), self.target)
             run_upstream(self.module, "canonicalize,cse")
             self._reached("S4")
             buffers, launches = emit.manifest(self.module)
             mlir = str(self.module)
             emit.lower_to_nvvm(self.module)
-            run_pass(self.module, make_pass_of_pipeline("lower-nontemporal"), self.target)
+            run_pass(self.module, _lowering("lower-nontemporal"), self.target)
             ptx = emit.ptx_of(self.module)
             if self.observe is not None:
                 self.observe("S5", ptx)
@@ -195,17 +194,15 @@ class _Stages:
     def _sparsify(self) -> None:
         run_upstream(self.module, SPARSIFY)
         try:
-            run_pass(self.module, make_pass_of_pipeline("prepare-nest"), self.target)
+            run_pass(self.module, _lowering("prepare-nest"), self.target)
         except NotApplicable as e:
             raise Unsupported(
                 f"upstream's sparsification makes no loops of {self.kernel.computation.op}", where=self.kernel.place
             ) from e
 
 
-def make_pass_of_pipeline(name: str):  # type: ignore[no-untyped-def]
+def _lowering(name: str) -> Pass:
     """A pass of the fixed pipeline by its name."""
-    from sparseditto.passes.registry import find
-
     return find(name).make({})
 
 
@@ -228,6 +225,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "unknown"
     return found
-
-
-__all__ = ["Compiled", "Plan", "compile_kernel", "fingerprint", "make_pass", "make_plan", "versions"]

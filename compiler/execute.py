@@ -18,7 +18,7 @@ from sparseditto.compiler.problem import Problem
 from sparseditto.compiler.reference import Check, compare, evaluate
 from sparseditto.compiler.runtimes.launches import resolve
 from sparseditto.dialects.encoding import Encoding
-from sparseditto.dialects.errors import CheckFailed, InputError
+from sparseditto.dialects.errors import InputError
 from sparseditto.dialects.recipes import Recipe, run_recipe
 
 if TYPE_CHECKING:
@@ -196,13 +196,3 @@ def check(computation: Computation, inputs: Inputs, result: np.ndarray) -> Check
     """Compare with float64."""
     expected, scale = evaluate(computation, inputs.matrix, inputs.dense, inputs.initial)
     return compare(result, expected, scale)
-
-
-def require(verdict: Check, where: str) -> None:
-    """Raise `CheckFailed` unless the check passed."""
-    if not verdict.passed:
-        raise CheckFailed(
-            f"{verdict.wrong} of {verdict.components} components are wrong, the first at {verdict.first_wrong}; "
-            f"worst error {verdict.worst:.3g} of |A|·|x|, allowed {verdict.tolerance:g}",
-            where=where,
-        )

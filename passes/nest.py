@@ -13,6 +13,7 @@ from enum import Enum
 from mlir import ir
 
 from sparseditto.dialects.binding import argument_attribute, defining_op, op_name, walk
+from sparseditto.dialects.builders import known
 from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.passes.base import Form, Pass
 
@@ -79,22 +80,14 @@ class Loop:
     @property
     def trip_count(self) -> int | None:
         """The number of iterations when bounds and step are constants."""
-        bounds = [constant_index(v) for v in (self.lower, self.upper, self.step)] if self.sequential else [None]
+        bounds = [known(v) for v in (self.lower, self.upper, self.step)] if self.sequential else [None]
         if any(b is None for b in bounds):
             return None
         lower, upper, step = (b or 0 for b in bounds)
         return max(0, -(-(upper - lower) // step))
 
     def starts_at_zero_by_one(self) -> bool:
-        return constant_index(self.lower) == 0 and constant_index(self.step) == 1
-
-
-def constant_index(value: ir.Value) -> int | None:
-    """The value of an `arith.constant` of index type, or None."""
-    op = defining_op(value)
-    if op is None or op_name(op) != "arith.constant" or not isinstance(value.type, ir.IndexType):
-        return None
-    return int(ir.IntegerAttr(op.attributes["value"]).value)
+        return known(self.lower) == 0 and known(self.step) == 1
 
 
 class Slices:

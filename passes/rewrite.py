@@ -44,6 +44,19 @@ def clone_ops(ops: list[ir.OpView], mapping: Mapping[ir.Value, ir.Value]) -> Val
     return values
 
 
+def clone_reduction(
+    loop: Loop, values: Values, lower: ir.Value, upper: ir.Value, step: ir.Value, initial: list[ir.Value]
+) -> list[ir.Value]:
+    """A reduction like `loop` over other bounds and from other initial values; returns its results."""
+    carried = list(loop.body.arguments)[1:]
+
+    def body(iv: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        inner = inline_body(loop, {**values, loop.iv: iv, **dict(zip(carried, sums, strict=True))})
+        return [inner.get(v, v) for v in yielded(loop.body)]
+
+    return b.for_loop(lower, upper, step, initial, body)
+
+
 def clone_to(
     ops: list[ir.OpView],
     target: ir.OpView,

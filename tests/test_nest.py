@@ -12,10 +12,11 @@ from mlir import ir
 from sparseditto.compiler.driver import SPARSIFY
 from sparseditto.compiler.pipeline import run_items
 from sparseditto.dialects.binding import functions, op_name, parse_module
+from sparseditto.dialects.builders import known
 from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Form
-from sparseditto.passes.nest import Loop, LoopKind, LoopNest, Role, accessed, constant_index, indices, root_buffer
+from sparseditto.passes.nest import Loop, LoopKind, LoopNest, Role, accessed, indices, root_buffer
 from sparseditto.passes.pipeline_text import parse_pipeline
 from sparseditto.passes.registry import find
 
@@ -131,8 +132,8 @@ def test_trip_count_of_constants(lower: int, upper: int, step: int, trips: int) 
     (op,) = (op for op in functions(module)[0].regions[0].blocks[0] if op_name(op) == "scf.for")
     loop = Loop(op, DENSE, PARALLEL, 0)
     assert loop.trip_count == trips
-    assert constant_index(loop.upper) == upper
-    assert constant_index(loop.iv) is None
+    assert known(loop.upper) == upper
+    assert known(loop.iv) is None
     assert loop.starts_at_zero_by_one() == (lower == 0 and step == 1)
 
 
@@ -140,7 +141,7 @@ def test_bounds_of_loops() -> None:
     rows, entries = read(matvec()).loops
     assert rows.sequential
     assert rows.starts_at_zero_by_one()
-    assert constant_index(rows.lower) == 0
+    assert known(rows.lower) == 0
     assert not entries.starts_at_zero_by_one()
     assert rows.iv == rows.body.arguments[0]
     assert rows.initial == []

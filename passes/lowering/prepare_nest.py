@@ -22,7 +22,6 @@ from sparseditto.dialects.binding import (
 from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import FunctionPass, Kind
-from sparseditto.passes.nest import constant_index
 from sparseditto.passes.registry import register
 
 
@@ -163,7 +162,7 @@ def _fold_first_positions(func: ir.OpView) -> None:
     for op in list(walk(func)):
         if op_name(op) != "memref.load" or len(op.operands) != 2:
             continue
-        source, at = defining_op(op.operands[0]), constant_index(op.operands[1])
+        source, at = defining_op(op.operands[0]), b.known(op.operands[1])
         if source is None or op_name(source) != "sparse_tensor.positions" or at is None or _level(source) != 0:
             continue
         with ir.InsertionPoint(op):

@@ -19,16 +19,13 @@ from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
     Values,
     body_ops,
+    clone_reduction,
     clone_slice,
     clone_to,
     collective,
-    inline_body,
     neutral,
-    yielded,
 )
 from sparseditto.passes.rows import operand_and_level, other_parallel, recipe_argument, row_entries, stored_index
-
-UNROLL = 4
 
 
 @register
@@ -108,7 +105,9 @@ class BinRows(SchedulePass):
                 end = stored_index(memref.load(last, [piece]))
                 values: Values = {nest.outer.iv: row}
                 _row_values(entries, values)
-                part = _strided_sum(entries, start, end, self.threads, values)
+                stride = b.mul(entries.step, b.index(self.threads))
+                zero = neutral("arith.addf", entries.initial[0].type)
+                (part,) = clone_reduction(entries, values, start, end, stride, [zero])
                 total = collective("ditto.block_reduce", part, "arith.addf", threads=self.threads)
                 with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, thread, b.index(0))):
                     (store,) = nest.stores
@@ -131,13 +130,9 @@ class _Short:
         entries = self.entries
         lower, upper = (values.get(v, v) for v in (entries.lower, entries.upper))
         is_long = arith.cmpi(arith.CmpIPredicate.ugt, b.sub(upper, lower), b.index(self.limit))
-
-        def body(iv: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-            inner = inline_body(entries, {**values, entries.iv: iv, entries.body.arguments[1]: sums[0]})
-            return [inner.get(v, v) for v in yielded(entries.body)]
-
         initial = values.get(entries.initial[0], entries.initial[0])
-        (total,) = b.for_loop(lower, arith.select(is_long, lower, upper), entries.step, [initial], body)
+        end = arith.select(is_long, lower, upper)
+        (total,) = clone_reduction(entries, values, lower, end, entries.step, [initial])
         for op in rest:
             clone_into(op, {**values, entries.op.results[0]: total})
 
@@ -148,14 +143,3 @@ def _row_values(entries: Loop, values: Values) -> None:
     inside = {*entries.body.arguments, *(result for op in ops for result in op.results)}
     for operand in [operand for op in ops for operand in op.operands if operand not in inside]:
         clone_slice(operand, values)
-
-
-def _strided_sum(entries: Loop, start: ir.Value, end: ir.Value, stride: int, values: Values) -> ir.Value:
-    """Every `stride`-th entry from `start` on, one after the other."""
-
-    def body(iv: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-        inner = inline_body(entries, {**values, entries.iv: iv, entries.body.arguments[1]: sums[0]})
-        return [inner.get(v, v) for v in yielded(entries.body)]
-
-    zero = neutral("arith.addf", entries.initial[0].type)
-    return b.for_loop(start, end, b.mul(entries.step, b.index(stride)), [zero], body)[0]

@@ -14,7 +14,7 @@ from sparseditto.dialects.binding import op_name
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
-from sparseditto.passes.nest import LoopNest, Slices, constant_index
+from sparseditto.passes.nest import LoopNest, Slices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, body_ops, clone_ops, yielded
 
@@ -63,8 +63,8 @@ class JamColumns(SchedulePass):
 
     def run(self, nest: LoopNest, target: Target) -> None:
         loop = nest.columns[-1]
-        trips, step = loop.trip_count, constant_index(loop.step)
-        if trips is None or step is None or constant_index(loop.lower) != 0:
+        trips, step = loop.trip_count, b.known(loop.step)
+        if trips is None or step is None or b.known(loop.lower) != 0:
             raise NotApplicable("the number of columns is not known; give its size (--size K=…)", where=self.name)
         if trips % self.factor:
             raise NotApplicable(f"{trips} steps of the column loop do not make {self.factor} equal tiles", where=self.name)

@@ -18,17 +18,16 @@ from sparseditto.passes.rewrite import (
     Values,
     body_ops,
     clone_ops,
+    clone_reduction,
     clone_to,
     collective,
     combine,
     combiner_of,
-    inline_body,
     is_zero,
     neutral,
     require_plain,
     sums_are_independent,
     take_initial,
-    yielded,
 )
 
 LANES = (1, 2, 4, 8, 16, 32)
@@ -191,11 +190,5 @@ class _Sharing:
     def _partial_sums(self, loop: Loop, combiner: str, values: Values) -> list[ir.Value]:
         lower, upper, step = (values.get(v, v) for v in (loop.lower, loop.upper, loop.step))
         zeros = [neutral(combiner, initial.type) for initial in loop.initial]
-        carried = list(loop.body.arguments)[1:]
-
-        def body(iv: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-            inner = inline_body(loop, {**values, loop.iv: iv, **dict(zip(carried, sums, strict=True))})
-            return [inner.get(v, v) for v in yielded(loop.body)]
-
         first = b.add(lower, b.mul(self.group, step))
-        return b.for_loop(first, upper, b.mul(step, b.index(self.groups)), zeros, body)
+        return clone_reduction(loop, values, first, upper, b.mul(step, b.index(self.groups)), zeros)

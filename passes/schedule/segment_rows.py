@@ -18,15 +18,14 @@ from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
     Values,
     body_ops,
+    clone_reduction,
     clone_slice,
     clone_to,
     combine,
     element_kernel,
-    inline_body,
     is_zero,
     neutral,
     take_initial,
-    yielded,
 )
 from sparseditto.passes.rows import is_load, operand_and_level, other_parallel, recipe_argument, row_entries, stored_index
 
@@ -113,13 +112,8 @@ class _Segment:
 
     def _sum(self, rest: list[ir.OpView], values: Values) -> None:
         entries = self.entries
-
-        def body(iv: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-            inner = inline_body(entries, {**values, entries.iv: iv, entries.body.arguments[1]: sums[0]})
-            return [inner.get(v, v) for v in yielded(entries.body)]
-
         zero = neutral("arith.addf", entries.initial[0].type)
-        (total,) = b.for_loop(self.first, self.last, entries.step, [zero], body)
+        (total,) = clone_reduction(entries, values, self.first, self.last, entries.step, [zero])
         (store,) = rest
         at = [values.get(v, v) for v in indices(store)]
         branch = scf.IfOp(self.cut, has_else=True)
