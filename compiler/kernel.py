@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,12 +89,10 @@ def read_kernel_file(path: Path, entry: str | None = None) -> Kernel:
 
 def read_text(path: Path) -> str:
     """The text of a file, or of standard input for `-`.  Raises `InputError` when it cannot be read."""
-    if str(path) == "-":
-        import sys
-
-        return sys.stdin.read()
     try:
-        return path.read_text()
+        if str(path) == "-":
+            return sys.stdin.buffer.read().decode()
+        return path.read_text(encoding="utf-8")
     except OSError as e:
         raise InputError(f"cannot be read: {e.strerror}", where=str(path)) from e
     except UnicodeDecodeError as e:
@@ -223,6 +222,7 @@ class _Reader:
         if initial is None and output.argument is None:
             raise self.refuse(generic, "the output starts from neither an argument nor a linalg.fill of a constant")
         body, result = self._body(len(inputs))
+        self._check_term(body, result, inputs)
         return Computation(
             self.symbol,
             self.op,
@@ -233,6 +233,22 @@ class _Reader:
             body,
             result,
         )
+
+    def _check_term(self, body: tuple[Instruction, ...], result: int, inputs: Sequence[Operand]) -> None:
+        """Refuse a term that reads the output's old value, or that is not 0 where the sparse operand stores nothing."""
+        old = len(inputs)
+        last = body[result - old - 1]
+        if last.arguments.count(old) != 1 or any(old in i.arguments for i in body if i is not last):
+            raise self.refuse(self.generic, "the output's old value is used for more than to be added to")
+        zero = {k for k, operand in enumerate(inputs) if operand.sparse}
+        for value, instruction in enumerate(body, old + 1):
+            if _keeps_zero(instruction, zero):
+                zero.add(value)
+        (term,) = (a for a in last.arguments if a != old)
+        if term not in zero:
+            raise self.refuse(
+                self.generic, "the term is not 0 where the sparse operand stores nothing; only such sums are compiled"
+            )
 
     def _operand(self, value: ir.Value, indexing: ir.AffineMap) -> Operand:
         type_ = value.type
@@ -299,6 +315,17 @@ class _Reader:
             numbers[op.results[0]] = inputs + 1 + len(body)
             body.append(Instruction(name, arguments, constant))
         return tuple(body), number(end.operands[0])
+
+
+def _keeps_zero(instruction: Instruction, zero: set[int]) -> bool:
+    """Whether an instruction gives 0 when the values in `zero` are 0."""
+    if instruction.op == "arith.constant":
+        return instruction.constant == 0
+    if instruction.op == "arith.mulf":
+        return any(a in zero for a in instruction.arguments)
+    if instruction.op == "arith.divf":
+        return instruction.arguments[0] in zero
+    return instruction.op != "math.exp" and all(a in zero for a in instruction.arguments)
 
 
 def _is_constant(value: ir.Value) -> bool:

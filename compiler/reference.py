@@ -41,6 +41,20 @@ _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "math.sqrt": np.sqrt,
     "math.tanh": np.tanh,
 }
+# How the magnitudes of arguments combine; what is not here has the magnitude of its value.
+_MAGNITUDES: dict[str, Callable[..., np.ndarray]] = {
+    "arith.addf": np.add,
+    "arith.subf": np.add,
+    "arith.mulf": np.multiply,
+    "arith.maximumf": np.maximum,
+    "arith.minimumf": np.maximum,
+    "arith.maxnumf": np.maximum,
+    "arith.minnumf": np.maximum,
+    "arith.negf": np.asarray,
+    "arith.extf": np.asarray,
+    "arith.truncf": np.asarray,
+    "math.absf": np.asarray,
+}
 
 
 @dataclass(frozen=True)
@@ -99,8 +113,9 @@ def evaluate(
                 for o in computation.inputs
             ]
             at = where.indices(out)
-            reducer.at(result, at, term(inputs))
-            np.add.at(scale, at, np.abs(term([np.abs(x) for x in inputs])))
+            value, magnitude = term(inputs)
+            reducer.at(result, at, value)
+            np.add.at(scale, at, magnitude)
     return result, scale
 
 
@@ -205,8 +220,8 @@ class _Where:
         return values.reshape((-1,) + (1,) * len(self.free))
 
 
-def _split_body(computation: Computation) -> tuple[str, Callable[[list[np.ndarray]], np.ndarray]]:
-    """The combining operation, and the function from inputs to the term that it adds."""
+def _split_body(computation: Computation) -> tuple[str, Callable[[list[np.ndarray]], tuple[np.ndarray, np.ndarray]]]:
+    """The combining operation, and the function from inputs to the term that it adds and to that term's magnitude."""
     inputs, body = len(computation.inputs), computation.body
     last = body[computation.result - inputs - 1]
     if last.op not in _REDUCERS or inputs not in last.arguments:
@@ -215,18 +230,32 @@ def _split_body(computation: Computation) -> tuple[str, Callable[[list[np.ndarra
     if term == inputs or any(inputs in i.arguments for i in body if i is not last):
         raise Unsupported("the output's old value is used for more than to be combined with")
 
-    def function(values: list[np.ndarray]) -> np.ndarray:
+    def function(values: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         return _run(body, [*values, np.zeros(())], term)
 
     return last.op, function
 
 
-def _run(body: Sequence[Instruction], values: list[np.ndarray], wanted: int) -> np.ndarray:
+def _run(body: Sequence[Instruction], values: list[np.ndarray], wanted: int) -> tuple[np.ndarray, np.ndarray]:
+    """The value with number `wanted`, and its magnitude: the same expression over absolute values, nothing subtracted."""
+    sizes = [np.abs(v) for v in values]
     for instruction in body:
         if len(values) > wanted:
             break
-        if instruction.op == "arith.constant":
-            values.append(np.float64(instruction.constant or 0.0))
-        else:
-            values.append(_FUNCTIONS[instruction.op](*(values[a] for a in instruction.arguments)))
-    return values[wanted]
+        value, size = _step(instruction, values, sizes)
+        values.append(value)
+        sizes.append(size)
+    return values[wanted], sizes[wanted]
+
+
+def _step(instruction: Instruction, values: list[np.ndarray], sizes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    if instruction.op == "arith.constant":
+        value = np.asarray(np.float64(instruction.constant or 0.0))
+        return value, np.abs(value)
+    value = _FUNCTIONS[instruction.op](*(values[a] for a in instruction.arguments))
+    if instruction.op == "arith.divf":
+        numerator, denominator = instruction.arguments
+        return value, sizes[numerator] / np.abs(values[denominator])
+    if instruction.op in _MAGNITUDES:
+        return value, _MAGNITUDES[instruction.op](*(sizes[a] for a in instruction.arguments))
+    return value, np.abs(value)

@@ -135,6 +135,18 @@ def test_bodies_with_constants_and_functions() -> None:
     assert np.allclose(result, a @ np.sqrt(np.abs(np.exp(dense["x"]) - 3)) + initial)
 
 
+def test_the_scale_does_not_cancel() -> None:
+    """a * (x - 1) with x = 1: the value is 0, the scale must be |a| * (|x| + 1)."""
+    c = body(
+        "%k = arith.constant 1.0 : f32\n%d = arith.subf %b, %k : f32\n"
+        "%t = arith.mulf %a, %d : f32\n%r = arith.addf %c, %t : f32"
+    )
+    a = sp.csr_array(np.array([[2.0, -3.0], [0.0, 4.0]]))
+    result, scale = evaluate(c, a, {"x": np.ones(2)}, np.zeros(2))
+    assert result.tolist() == [0.0, 0.0]
+    assert scale.tolist() == [10.0, 8.0]
+
+
 @pytest.mark.parametrize(
     ("op", "numpy"), [("maximumf", np.max), ("minimumf", np.min), ("maxnumf", np.max), ("minnumf", np.min), ("mulf", np.prod)]
 )

@@ -19,7 +19,7 @@ func.func @maximum(%A: tensor<?x?xf32> {ditto.sparse}, %y: tensor<?xf32>) -> ten
 }
 
 func.func @quotient(%A: tensor<?x?xf32> {ditto.sparse}, %x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
-  // QUOTIENT: sparseditto: unsupported: {{.*}}makes no loops of linalg.generic
+  // QUOTIENT: sparseditto: unsupported: {{.*}}not-zero-preserving.mlir:{{[0-9]+}}:{{[0-9]+}}: the term is not 0 where the sparse operand stores nothing
   %0 = linalg.generic {indexing_maps = [#matrix, #columns, #rows], iterator_types = ["parallel", "reduction"]} ins(%A, %x : tensor<?x?xf32>, tensor<?xf32>) outs(%y : tensor<?xf32>) {
   ^bb0(%a: f32, %b: f32, %o: f32):
     %q = arith.divf %b, %a : f32
