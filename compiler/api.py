@@ -77,7 +77,7 @@ def read_plan(text: str) -> Plan:
     if not looks_like_a_path:
         return Plan.parse(text)
     try:
-        data = json.loads((path / "package.json" if path.is_dir() else path).read_text())
+        data = json.loads((path / "package.json" if path.is_dir() else path).read_text(encoding="utf-8"))
     except OSError as e:
         raise InputError(f"cannot be read: {e.strerror}", where=text) from e
     except ValueError as e:
@@ -109,6 +109,8 @@ def run(
     `checks` are the emulator's; `verify` compares with float64; `rounds` times that many graph replays (cuda only).
     Raises `InputError`, `DeviceError`, or `CheckFailed` when the emulator catches a fault (a wrong result is in `check`).
     """
+    if rounds and device != "cuda":
+        raise InputError("only a GPU is timed (--time goes with --device cuda)")
     problem = bind_package(package, bindings, sizes)
     inputs = prepare(package, problem, seed)
     timing = None

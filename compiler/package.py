@@ -95,9 +95,9 @@ class KernelPackage:
         except OSError as e:
             raise InputError(f"cannot write there: {e.strerror}", where=str(named)) from e
         try:
-            (temporary / "kernel.ptx").write_text(self.ptx)
-            (temporary / "kernel.mlir").write_text(self.mlir)
-            (temporary / "package.json").write_text(json.dumps(self.to_json(), indent=1) + "\n")
+            (temporary / "kernel.ptx").write_text(self.ptx, encoding="utf-8")
+            (temporary / "kernel.mlir").write_text(self.mlir, encoding="utf-8")
+            (temporary / "package.json").write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
             temporary.chmod(0o755)
             if folder.exists():
                 old = temporary.with_name(temporary.name + ".old")
@@ -120,8 +120,8 @@ class KernelPackage:
         """Read a folder that `save` wrote.  Raises `InputError` when it is incomplete, altered or of another schema."""
         where = str(folder)
         try:
-            data = json.loads((folder / "package.json").read_text())
-            texts = {name: (folder / name).read_text() for name in ("kernel.ptx", "kernel.mlir")}
+            data = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+            texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("kernel.ptx", "kernel.mlir")}
         except OSError as e:
             raise InputError(f"is no kernel package: {e.strerror}: {e.filename}", where=where) from e
         except ValueError as e:

@@ -164,14 +164,14 @@ def reproduction(step: str, path: Path, target: Target) -> str:
 def _before(module: ir.Module, step: str, target: Target = _ANY) -> ir.Operation:
     """A copy of the module from before a step."""
     for folder in _recorders:
-        (folder / "before.mlir").write_text(module.operation.get_asm(enable_debug_info=True))
-        (folder / "reproduce.txt").write_text(reproduction(step, folder / "before.mlir", target))
+        (folder / "before.mlir").write_text(module.operation.get_asm(enable_debug_info=True), encoding="utf-8")
+        (folder / "reproduce.txt").write_text(reproduction(step, folder / "before.mlir", target), encoding="utf-8")
     return module.operation.clone()
 
 
 def _failed(before: ir.Operation, step: str, message: str, where: str | None, target: Target = _ANY) -> StepFailed:
     folder = Path(tempfile.mkdtemp(prefix="ditto-failure-"))
     path = folder / "before.mlir"
-    path.write_text(before.operation.get_asm(enable_debug_info=True))
+    path.write_text(before.operation.get_asm(enable_debug_info=True), encoding="utf-8")
     place = f"{where}: {step}" if where else step
     return StepFailed(message, where=place, reproduce=reproduction(step, path, target))

@@ -94,7 +94,7 @@ class _Extents:
         self._source: dict[int, str] = {}
 
     def set(self, d: int, n: int, source: str) -> None:
-        if n < 0:
+        if not 0 <= n < 2**63:
             raise InputError(f"{source} gives a size of {n}")
         if self.known.setdefault(d, n) != n:
             users = ", ".join(f"dimension {o.dims.index(d)} of '{o.name}'" for o in self.computation.operands if d in o.dims)

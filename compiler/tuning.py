@@ -32,7 +32,7 @@ from sparseditto.compiler.compiling import COMPILER, CompileTask
 from sparseditto.compiler.measuring import MEASURER, Measured, MeasureJob, MeasureTask
 from sparseditto.compiler.problem import Problem, bind
 from sparseditto.compiler.workers import Done, Job, Pool, Shared, gather
-from sparseditto.dialects.errors import CheckFailed, InputError, Unsupported
+from sparseditto.dialects.errors import CheckFailed, InputError, NotApplicable, PlanError, Unsupported
 from sparseditto.dialects.target import Target
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import registry
@@ -459,6 +459,10 @@ class _Records:
             return {}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.is_file() and self.path.stat().st_size:
+                with self.path.open("rb") as file:
+                    if file.read(1) != b"{":
+                        raise InputError("exists and holds no records; choose another file", where=str(self.path))
             self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             known, complete = self._known()
         except OSError as e:
@@ -779,10 +783,14 @@ def _wrong(check: dict[str, Any] | None) -> str:
 def require_best(result: TuningResult) -> Trial:
     """The best trial.
 
-    Raises `Unsupported` when nothing here compiles the kernel, and `CheckFailed` with the reasons when no candidate worked.
+    Raises `Unsupported` when nothing here compiles the kernel, `NotApplicable` when no plan that was asked for applies, and
+    `CheckFailed` with the reasons when no candidate worked.
     """
     if result.best is not None:
         return result.best
+    refused = (PlanError.code, NotApplicable.code)
+    if result.trials and all(t.outcome in refused for t in result.trials):
+        raise NotApplicable(result.trials[0].why)
     if result.trials and all(t.outcome == Unsupported.code for t in result.trials):
         raise Unsupported(result.trials[0].why)
     reasons = list(dict.fromkeys(f"{t.outcome}: {t.why}" for t in result.trials if t.outcome != DUPLICATE))[:3]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
+import io
 import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +28,18 @@ OK, CHECK_FAILED, BAD_INPUT, INTERNAL_FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 def note(program: str, message: str) -> None:
     """A note for the person, on standard error."""
     print(f"{program}: {message}", file=sys.stderr)
+
+
+def natural(text: str) -> int:
+    """An argument that is a number from 0 on."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 on")
+    return int(text)
+
+
+def default_output(entry: str) -> Path:
+    """The package of an entry in the current folder, whatever characters the entry's name has."""
+    return Path(re.sub(r"[^\w.-]|^\.+", "_", entry) + ".ditto")
 
 
 def emit_json(data: Any) -> None:
@@ -53,12 +69,15 @@ def add_json_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-def guarded(program: str, work: Callable[[], int]) -> int:
+def guarded(program: str, work: Callable[[], int], reads_stdin: bool = False) -> int:
     """Run a command in a child process and return its exit code.
 
     MLIR is built with assertions, which end the process.  When the child dies of such a fault it is run once more with each
     step's input recorded, so that the command which repeats the fault can be named.
     """
+    _mend_streams()
+    if reads_stdin:
+        _spool_stdin()
     pid = _fork(program, work, None)
     status = _wait(pid)
     if not os.WIFSIGNALED(status):
@@ -71,6 +90,8 @@ def guarded(program: str, work: Callable[[], int]) -> int:
         return 128 + number
     note(program, f"internal fault: the compiler was ended by {signal.Signals(number).name}")
     folder = Path(tempfile.mkdtemp(prefix="ditto-failure-"))
+    if reads_stdin:
+        os.lseek(0, 0, os.SEEK_SET)
     _wait(_fork(program, work, folder))
     command = folder / "reproduce.txt"
     if command.is_file():
@@ -104,15 +125,32 @@ def _flush(code: int) -> int:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except BrokenPipeError:
-        return code
+    except OSError:
+        return code or BAD_INPUT  # nobody reads it any more, or there is no room for it
     return code
 
 
 def _silence() -> None:
     null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
+    for fd in (1, 2):
         os.dup2(null, fd)
+
+
+def _mend_streams() -> None:
+    """A closed stream swallows what is written to it; a character that a stream cannot show is escaped."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (it lives as long as the process)
+        elif isinstance(getattr(sys, name), io.TextIOWrapper):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def _spool_stdin() -> None:
+    """Keep standard input in a file, so that a run that repeats a fault reads the same."""
+    with tempfile.TemporaryFile() as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.seek(0)
+        os.dup2(file.fileno(), 0)
 
 
 def _wait(pid: int) -> int:
@@ -149,18 +187,26 @@ def run_and_report(program: str, work: Callable[[], int]) -> int:
         print(f"{program}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        return OK
+        return 128 + signal.SIGPIPE  # the work was cut short
+    except OSError as e:
+        if e.errno != errno.ENOSPC:
+            return _internal_fault(program, e)
+        print(f"{program}: bad-input: cannot write: {e.strerror}", file=sys.stderr)
+        return BAD_INPUT
     except MemoryError as e:
         print(f"{program}: bad-input: not enough memory: {e}", file=sys.stderr)
         return BAD_INPUT
     except Exception as e:
-        import traceback
+        return _internal_fault(program, e)
 
-        folder = Path(tempfile.mkdtemp(prefix="ditto-failure-"))
-        (folder / "traceback.txt").write_text(traceback.format_exc())
-        print(f"{program}: internal fault: {type(e).__name__}: {e} (see {folder / 'traceback.txt'})", file=sys.stderr)
-        print(f"  reproduce: {shlex.join([program, *sys.argv[1:]])}", file=sys.stderr)
-        return INTERNAL_FAULT
+
+def _internal_fault(program: str, error: Exception) -> int:
+    """Report an exception that nobody expected; its traceback is kept in a file."""
+    folder = Path(tempfile.mkdtemp(prefix="ditto-failure-"))
+    (folder / "traceback.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    print(f"{program}: internal fault: {type(error).__name__}: {error} (see {folder / 'traceback.txt'})", file=sys.stderr)
+    print(f"  reproduce: {shlex.join([program, *sys.argv[1:]])}", file=sys.stderr)
+    return INTERNAL_FAULT
 
 
 class Parser(argparse.ArgumentParser):

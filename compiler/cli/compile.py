@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparseditto.compiler.cli.common import OK, add_json_argument, add_kernel_arguments, emit_json, note
+from sparseditto.compiler.cli.common import OK, add_json_argument, add_kernel_arguments, default_output, emit_json, note
 from sparseditto.dialects.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
 
 def command(args: argparse.Namespace) -> int:
     compiled = compile_from(args)
-    output = args.output or Path(f"{compiled.package.computation.entry}.ditto")
+    output = args.output or default_output(compiled.package.computation.entry)
     compiled.package.save(output)
     resources, reason = resources_of(compiled)
     if args.json:
@@ -92,7 +92,7 @@ def _observer(args: argparse.Namespace) -> Observer | None:
             print(f"// -----// IR after {stage} //----- //\n{text}", file=sys.stderr)
         if folder is not None:
             try:
-                (folder / f"{stage}.{'ptx' if stage == 'S5' else 'mlir'}").write_text(text)
+                (folder / f"{stage}.{'ptx' if stage == 'S5' else 'mlir'}").write_text(text, encoding="utf-8")
             except OSError as e:
                 raise InputError(f"cannot write there: {e.strerror}", where=str(folder)) from e
 

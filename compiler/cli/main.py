@@ -27,7 +27,8 @@ def parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
-    return guarded(PROGRAM, lambda: int(args.func(args)))
+    reads_stdin = str(getattr(args, "kernel", "")) == "-"
+    return guarded(PROGRAM, lambda: int(args.func(args)), reads_stdin)
 
 
 if __name__ == "__main__":

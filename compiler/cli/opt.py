@@ -38,7 +38,7 @@ def parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
-    return guarded(PROGRAM, lambda: command(args))
+    return guarded(PROGRAM, lambda: command(args), str(args.file) == "-")
 
 
 def command(args: argparse.Namespace) -> int:
@@ -121,7 +121,7 @@ def _write(path: Path | None, text: str) -> None:
         print(text, end="" if text.endswith("\n") else "\n")
         return
     try:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     except OSError as e:
         raise InputError(f"cannot write there: {e.strerror}", where=str(path)) from e
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparseditto.compiler.cli.common import CHECK_FAILED, OK, add_json_argument, add_kernel_arguments, emit_json, note
+from sparseditto.compiler.cli.common import CHECK_FAILED, OK, add_json_argument, add_kernel_arguments, emit_json, natural, note
 from sparseditto.compiler.cli.compile import PROGRAM, compile_from, describe, print_notes, resources_of
 from sparseditto.dialects.errors import InputError
 
@@ -21,15 +21,15 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "run", help="run a kernel or a package", description="Run a compiled package, or compile a kernel and run it."
     )
-    parser.add_argument("kernel", type=Path, help="an .mlir file or a package that compile wrote")
+    parser.add_argument("kernel", type=Path, help="an .mlir file ('-' for standard input) or a package that compile wrote")
     add_kernel_arguments(parser)
     parser.add_argument(
         "--device", choices=("cuda", "simt"), help="where to run (default: cuda where there is a GPU, else simt)"
     )
     parser.add_argument("--check", action="store_true", help="compare with float64 on the host; exit 1 when it is wrong")
     parser.add_argument("--no-simt-checks", action="store_true", help="emulate without checking memory accesses, faster")
-    parser.add_argument("--time", type=int, metavar="ROUNDS", default=0, help="time that many graph replays (cuda)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the values of operands that are not bound")
+    parser.add_argument("--time", type=natural, metavar="ROUNDS", default=0, help="time that many graph replays (cuda)")
+    parser.add_argument("--seed", type=natural, default=0, help="seed of the values of operands that are not bound")
     parser.add_argument("--result", metavar="FILE.npy", type=Path, help="write the output there")
     add_json_argument(parser)
     parser.set_defaults(func=command)
@@ -61,6 +61,9 @@ def _package(args: argparse.Namespace) -> KernelPackage:
     from sparseditto.compiler.package import KernelPackage
 
     if args.kernel.is_dir():
+        for name in ("entry", "plan", "load", "print_ir_after", "dump_ir"):
+            if getattr(args, name):
+                raise InputError(f"--{name.replace('_', '-')} is for compiling, and {args.kernel} is compiled")
         return KernelPackage.load(args.kernel)
     compiled = compile_from(args)
     if not args.json:

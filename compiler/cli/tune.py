@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparseditto.compiler.cli.common import INTERRUPTED, OK, add_json_argument, emit_json, note
+from sparseditto.compiler.cli.common import INTERRUPTED, OK, add_json_argument, default_output, emit_json, natural, note
 
 if TYPE_CHECKING:
     from sparseditto.compiler.tuning import Progress, Trial, TuningResult
@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
         "--records", metavar="FILE", type=Path, help="append every candidate there; known ones are not repeated"
     )
     parser.add_argument("--workers", metavar="N", type=int, help="processes that compile (default: one a processor)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the values of operands that are not bound")
+    parser.add_argument("--seed", type=natural, default=0, help="seed of the values of operands that are not bound")
     add_json_argument(parser)
     parser.set_defaults(func=command)
 
@@ -101,7 +101,7 @@ def _device() -> str:
 def _report(args: argparse.Namespace, result: TuningResult) -> None:
     output: Path | None = None
     if result.package is not None:
-        output = args.output or Path(f"{result.package.computation.entry}.ditto")
+        output = args.output or default_output(result.package.computation.entry)
         output.parent.mkdir(parents=True, exist_ok=True)
         result.package.save(output)
     if result.interrupted:

@@ -10,16 +10,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_COMMENT = re.compile(r"expected-(error|warning|remark|note)\s*(?:@([+-]\d+|above|below|unknown))?\s*\{\{(.*?)\}\}")
+_COMMENT = re.compile(r"expected-(error|warning|remark|note)(-re)?\s*(?:@([+-]\d+|above|below|unknown))?\s*\{\{(.*?)\}\}")
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A severity, a message, and a line (0: no line is known)."""
+    """A severity, a message (where it is expected maybe a regular expression), and a line (0: no line is known)."""
 
     severity: str
     message: str
     line: int
+    pattern: bool = False
 
     @staticmethod
     def at(severity: str, message: str, where: str) -> Diagnostic:
@@ -32,8 +33,8 @@ def expectations(text: str) -> list[Diagnostic]:
     wanted: list[Diagnostic] = []
     lines = text.splitlines()
     for number, line in enumerate(lines, start=1):
-        for severity, place, message in _COMMENT.findall(line):
-            wanted.append(Diagnostic(severity, message, _line(number, place, lines)))
+        for severity, pattern, place, message in _COMMENT.findall(line):
+            wanted.append(Diagnostic(severity, message, _line(number, place, lines), bool(pattern)))
     return wanted
 
 
@@ -49,6 +50,10 @@ def _line(number: int, place: str, lines: Sequence[str]) -> int:
     return number + int(place) if place else number
 
 
+def _says(wanted: Diagnostic, message: str) -> bool:
+    return bool(re.search(wanted.message, message)) if wanted.pattern else wanted.message in message
+
+
 def mismatches(wanted: Sequence[Diagnostic], found: Sequence[Diagnostic]) -> list[str]:
     """What was expected and did not come, and what came unexpected; each as `line: message`.
 
@@ -58,7 +63,7 @@ def mismatches(wanted: Sequence[Diagnostic], found: Sequence[Diagnostic]) -> lis
     problems: list[str] = []
     for w in wanted:
         hit = next(
-            (f for f in left if f.severity == w.severity and w.message in f.message and (f.line == w.line or not f.line)), None
+            (f for f in left if f.severity == w.severity and _says(w, f.message) and (f.line == w.line or not f.line)), None
         )
         if hit is None:
             problems.append(f'{w.line}: expected {w.severity} "{w.message}" was not produced')
