@@ -11,6 +11,7 @@ from sparseditto.dialects.errors import PlanError
 from sparseditto.passes.base import Form, Kind, Pass
 from sparseditto.passes.pipeline_text import Item, parse_options, parse_pipeline
 from sparseditto.passes.registry import find, registry
+from sparseditto.passes.upstream import upstream_names
 
 SCHEMA = 1
 _ORDER = (Kind.REPRESENTATION, Kind.SCHEDULE, Kind.MAPPING)
@@ -93,4 +94,6 @@ def make_pass(item: Item) -> Pass:
     """The pass that one pipeline element names."""
     if item.nested is not None:
         raise PlanError(f"'{item.name}(…)' may not stand in a plan")
+    if item.name in upstream_names() and item.name not in registry():
+        raise PlanError(f"'{item.name}' is upstream's; a plan holds only passes that `sparseditto passes` lists")
     return find(item.name).make(parse_options(item.name, item.options))

@@ -6,6 +6,7 @@ entry point of the group `sparseditto.passes`, or by `--load FILE`, registers mo
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import pkgutil
@@ -60,11 +61,20 @@ def find(name: str) -> type[Pass]:
     return known[name]
 
 
+def _module_name(path: Path) -> str:
+    """A name by which a plugin is imported; another file of the same stem gets another one."""
+    name = f"sparseditto_plugin_{path.stem}"
+    loaded = sys.modules.get(name)
+    if loaded is None or Path(loaded.__file__ or "").resolve() == path.resolve():
+        return name
+    return f"{name}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+
+
 def load_file(path: Path) -> None:
     """Import a Python file that registers passes.  Raises `InputError` when it cannot be imported."""
     registry()
     loaded.append(path)
-    name = f"sparseditto_plugin_{path.stem}"
+    name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise InputError("is no Python file to load passes from", where=str(path))
@@ -74,6 +84,6 @@ def load_file(path: Path) -> None:
         spec.loader.exec_module(module)
     except PlanError:
         raise
-    except Exception as e:  # whatever a user's file raises is the file's fault, and we say so
+    except (Exception, SystemExit) as e:  # whatever a user's file raises is the file's fault, and we say so
         del sys.modules[name]
         raise InputError(f"cannot be loaded: {type(e).__name__}: {e}", where=str(path)) from e

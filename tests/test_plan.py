@@ -146,7 +146,7 @@ def test_what_a_pass_requires_something_provides() -> None:
     ("text", "message"),
     [
         ("set-encodng", "no pass is named 'set-encodng'; did you mean 'set-encoding'"),
-        ("canonicalize", "no pass is named 'canonicalize'"),
+        ("canonicalize", "'canonicalize' is upstream's"),
         ("xyzzy", "no pass is named 'xyzzy'$"),
         ("set-encoding{fromat=csr}", "no option 'fromat'; did you mean 'format'"),
         ("set-encoding{format=coo}", "format=coo is not one of"),
