@@ -18,6 +18,7 @@ from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.passes.base import Form, Pass
 
 KERNEL = "ditto.kernel"  # on a nest that is a finished kernel: the suffix of its name
+STORES = ("memref.store", "vector.store", "memref.atomic_rmw")
 STRANGE = ("scf.while", "scf.parallel", "sparse_tensor.insert")
 LOOPS = ("scf.for", "scf.forall")
 COMBINERS = ("arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
@@ -85,6 +86,12 @@ class Loop:
             return None
         lower, upper, step = (b or 0 for b in bounds)
         return max(0, -(-(upper - lower) // step))
+
+    @property
+    def extent(self) -> int | None:
+        """The number of iterations of a mapped loop when it is static."""
+        bound = int(ir.DenseI64ArrayAttr(self.op.attributes["staticUpperBound"])[0])
+        return None if bound == ir.ShapedType.get_dynamic_size() else bound
 
     def starts_at_zero_by_one(self) -> bool:
         return known(self.lower) == 0 and known(self.step) == 1
@@ -275,7 +282,7 @@ def _read_nest(func: ir.OpView, top: ir.OpView, reader: str) -> LoopNest:
     strange = next((op for op in inside if op_name(op) in STRANGE), None)
     if strange is not None:
         raise _unsupported_nest(strange, reader)
-    stores = tuple(op for op in inside if op_name(op) in ("memref.store", "vector.store", "memref.atomic_rmw"))
+    stores = tuple(op for op in inside if op_name(op) in STORES)
     loads = tuple(op for op in inside if op_name(op) in ("memref.load", "vector.load"))
     outputs = {root_buffer(accessed(op)) for op in stores}
     if len(outputs) != 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 
 from mlir import ir
@@ -11,11 +12,10 @@ from mlir.dialects import arith
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import clone_into, defining_op, op_name, walk
 from sparseditto.dialects.errors import NotApplicable
-from sparseditto.passes.nest import COMBINERS, KERNEL, Loop
+from sparseditto.passes.nest import COMBINERS, KERNEL, STORES, Loop
 
 Values = dict[ir.Value, ir.Value]
 ELEMENT_THREADS = 256  # a block of a kernel over elements
-STORES = ("memref.store", "vector.store", "memref.atomic_rmw")
 _TERMINATORS = ("scf.yield", "scf.forall.in_parallel")
 
 
@@ -132,16 +132,23 @@ def clone_slice(value: ir.Value, values: Values) -> ir.Value:
     return values[value]
 
 
+@contextmanager
+def finished_kernel(suffix: str, blocks: ir.Value, threads: int) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """A nest over blocks and their threads that is a kernel of its own; built inside, gets both numbers."""
+    with b.forall(blocks, "block") as block:
+        loop = ir.InsertionPoint.current.block.owner
+        with b.forall(threads, "thread") as thread:
+            yield block, thread
+    loop.attributes[KERNEL] = ir.StringAttr.get(suffix)
+
+
 def element_kernel(suffix: str, extents: list[ir.Value], body: Callable[[list[ir.Value]], None]) -> None:
     """A kernel of its own with a thread for each element of a row-major box; `body` gets the element's indices."""
     total = reduce(b.mul, reversed(extents), b.index(1))
-    with b.forall(b.ceildiv(total, b.index(ELEMENT_THREADS)), "block") as block:
-        blocks = ir.InsertionPoint.current.block.owner
-        with b.forall(ELEMENT_THREADS, "thread") as thread:
-            element = b.add(b.mul(block, b.index(ELEMENT_THREADS)), thread)
-            with b.if_then(arith.cmpi(arith.CmpIPredicate.ult, element, total)):
-                body(_coordinates(element, extents))
-    blocks.attributes[KERNEL] = ir.StringAttr.get(suffix)
+    with finished_kernel(suffix, b.ceildiv(total, b.index(ELEMENT_THREADS)), ELEMENT_THREADS) as (block, thread):
+        element = b.add(b.mul(block, b.index(ELEMENT_THREADS)), thread)
+        with b.if_then(arith.cmpi(arith.CmpIPredicate.ult, element, total)):
+            body(_coordinates(element, extents))
 
 
 def _coordinates(element: ir.Value, extents: list[ir.Value]) -> list[ir.Value]:

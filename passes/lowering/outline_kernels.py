@@ -14,9 +14,9 @@ from sparseditto.dialects.binding import argument_attribute, argument_attributes
 from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Kind, LoweringPass
-from sparseditto.passes.nest import KERNEL, LOOPS, Loop, LoopNest, root_buffer
+from sparseditto.passes.nest import KERNEL, LOOPS, STORES, LoopNest, root_buffer
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import STORES, Values, inline_body
+from sparseditto.passes.rewrite import Values, inline_body
 
 GLOBAL_SPACE = 1
 _ARITHMETIC = {
@@ -110,7 +110,8 @@ class _Outline:
         self.buffers = self._ordered_buffers()
         self.sizes: list[str] = []
         self.shapes = {buffer: self._shape(buffer) for buffer in self.buffers}
-        self.grid = self.expression(_upper_bound(self.block_loop))
+        extent = self.block_loop.extent
+        self.grid = self.expression(self.block_loop.op.operands[0]) if extent is None else str(extent)
         for value in self._captured_indices():
             self.expression(value)
 
@@ -196,7 +197,8 @@ class _Outline:
         arguments = [self._pointer(buffer) for buffer in self.buffers]
         i64 = ir.IntegerType.get_signless(64)
         arguments += [_Argument(name, i64, {"ditto.name": ir.StringAttr.get(name)}) for name in self.sizes]
-        threads = int(ir.DenseI64ArrayAttr(self.thread_loop.op.attributes["staticUpperBound"])[0])
+        threads = self.thread_loop.extent
+        assert threads is not None, "blocks have a static number of threads"
         attributes = self.block_loop.op.attributes
         suffix = ir.StringAttr(attributes[KERNEL]).value if KERNEL in attributes else ""
         kernel = gpu.GPUFuncOp(
@@ -305,14 +307,6 @@ def _with_shape(pointer: ir.Value, type_: ir.MemRefType, shape: list[str], known
     result = ir.MemRefType.get(static_sizes, type_.element_type, memory_space=_global_space())
     return memref.reinterpret_cast(
         result, pointer, [], sizes, [s for s in strides if b.known(s) is None], [0], static_sizes, static_strides
-    )
-
-
-def _upper_bound(loop: Loop) -> ir.Value:
-    return (
-        loop.op.operands[0]
-        if len(loop.op.operands)
-        else b.index(int(ir.DenseI64ArrayAttr(loop.op.attributes["staticUpperBound"])[0]))
     )
 
 

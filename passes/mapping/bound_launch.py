@@ -54,7 +54,7 @@ class BoundLaunch(MappingPass):
     def run(self, nest: LoopNest, target: Target) -> None:
         if bool(self.blocks) == bool(self.registers):
             raise NotApplicable("give either blocks or registers", where=self.name)
-        threads = int(ir.DenseI64ArrayAttr(nest.mapped("thread")[0].op.attributes["staticUpperBound"])[0])
+        threads = nest.mapped("thread")[0].extent or 0
         if self.blocks * threads > target.threads_per_multiprocessor:
             most = target.threads_per_multiprocessor
             raise NotApplicable(

@@ -12,7 +12,7 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import op_name, walk
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, MappingPass, option
-from sparseditto.passes.nest import Loop, LoopNest
+from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import body_ops, clone_ops, guard_stores, inline_body
 
@@ -59,10 +59,11 @@ class MapBlocks(MappingPass):
 
     def run(self, nest: LoopNest, target: Target) -> None:
         lanes_loop = next(iter(nest.mapped("lane")), None)
-        lanes = 1 if lanes_loop is None else _static_upper(lanes_loop)
+        lanes = 1 if lanes_loop is None else lanes_loop.extent or 1
         items = self.threads // lanes
-        count = _upper(nest.outer)
         with ir.InsertionPoint(nest.outer.op):
+            extent = nest.outer.extent
+            count = nest.outer.op.operands[0] if extent is None else b.index(extent)
             blocks = b.ceildiv(count, b.index(items))
             with b.forall(blocks, "block") as block, b.forall(self.threads, "thread") as thread:
                 self._thread(nest, block, thread, lanes, count)
@@ -92,12 +93,3 @@ def _item(nest: LoopNest, item: ir.Value, lane: ir.Value) -> None:
             values = clone_ops([op], values)
         else:
             values = inline_body(inner, {**values, inner.iv: lane})
-
-
-def _upper(loop: Loop) -> ir.Value:
-    """The upper bound of an `scf.forall`, as a value."""
-    return loop.op.operands[0] if len(loop.op.operands) else b.index(_static_upper(loop))
-
-
-def _static_upper(loop: Loop) -> int:
-    return int(ir.DenseI64ArrayAttr(loop.op.attributes["staticUpperBound"])[0])

@@ -14,7 +14,7 @@ from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.recipes import Recipe
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
-from sparseditto.passes.nest import KERNEL, Loop, LoopNest, accessed, indices
+from sparseditto.passes.nest import Loop, LoopNest, accessed, indices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
     Values,
@@ -23,6 +23,7 @@ from sparseditto.passes.rewrite import (
     clone_slice,
     clone_to,
     collective,
+    finished_kernel,
     neutral,
 )
 from sparseditto.passes.rows import operand_and_level, other_parallel, recipe_argument, row_entries, stored_index
@@ -97,23 +98,20 @@ class BinRows(SchedulePass):
         nest.outer.op.operation.erase()
 
     def _long_kernel(self, nest: LoopNest, entries: Loop, rows: ir.Value, first: ir.Value, last: ir.Value) -> None:
-        with b.forall(memref.dim(rows, b.index(0)), "block") as piece:
-            blocks = ir.InsertionPoint.current.block.owner
-            with b.forall(self.threads, "thread") as thread:
-                row = stored_index(memref.load(rows, [piece]))
-                start = b.add(stored_index(memref.load(first, [piece])), thread)
-                end = stored_index(memref.load(last, [piece]))
-                values: Values = {nest.outer.iv: row}
-                _row_values(entries, values)
-                stride = b.mul(entries.step, b.index(self.threads))
-                zero = neutral("arith.addf", entries.initial[0].type)
-                (part,) = clone_reduction(entries, values, start, end, stride, [zero])
-                total = collective("ditto.block_reduce", part, "arith.addf", threads=self.threads)
-                with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, thread, b.index(0))):
-                    (store,) = nest.stores
-                    at = [clone_slice(i, values) for i in indices(store)]
-                    memref.atomic_rmw(arith.AtomicRMWKind.addf, total, accessed(store), at)
-        blocks.attributes[KERNEL] = ir.StringAttr.get("_long")
+        with finished_kernel("_long", memref.dim(rows, b.index(0)), self.threads) as (piece, thread):
+            row = stored_index(memref.load(rows, [piece]))
+            start = b.add(stored_index(memref.load(first, [piece])), thread)
+            end = stored_index(memref.load(last, [piece]))
+            values: Values = {nest.outer.iv: row}
+            _row_values(entries, values)
+            stride = b.mul(entries.step, b.index(self.threads))
+            zero = neutral("arith.addf", entries.initial[0].type)
+            (part,) = clone_reduction(entries, values, start, end, stride, [zero])
+            total = collective("ditto.block_reduce", part, "arith.addf", threads=self.threads)
+            with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, thread, b.index(0))):
+                (store,) = nest.stores
+                at = [clone_slice(i, values) for i in indices(store)]
+                memref.atomic_rmw(arith.AtomicRMWKind.addf, total, accessed(store), at)
 
 
 class _Short:
