@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -232,3 +233,16 @@ def kernel_file(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+def every_case(factors: dict[str, tuple[Any, ...]], valid: Callable[[dict[str, Any]], bool]) -> Iterator[dict[str, Any]]:
+    """Every choice of one value for each factor that is `valid`."""
+    for values in itertools.product(*factors.values()):
+        case = dict(zip(factors, values, strict=True))
+        if valid(case):
+            yield case
+
+
+def pairs_of(case: dict[str, Any]) -> set[tuple[tuple[str, Any], tuple[str, Any]]]:
+    """Every two choices that a case makes together."""
+    return set(itertools.combinations(case.items(), 2))

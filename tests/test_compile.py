@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,11 @@ from conftest import (
     MATRICES,
     PRODUCT,
     agrees,
+    every_case,
     generic,
     matmul,
     matvec,
+    pairs_of,
     transposed_matmul,
     transposed_matvec,
 )
@@ -112,17 +114,6 @@ def plan_of(case: Case) -> str:
     return ",".join([*steps, f"map-blocks{{threads={case['threads']}}}"])
 
 
-def every_case(factors: dict[str, tuple[Any, ...]]) -> Iterator[Case]:
-    for values in itertools.product(*factors.values()):
-        case = dict(zip(factors, values, strict=True))
-        if valid(case):
-            yield case
-
-
-def pairs_of(case: Case) -> set[tuple[tuple[str, Any], tuple[str, Any]]]:
-    return set(itertools.combinations(case.items(), 2))
-
-
 @cache
 def thinned(name: str) -> tuple[Case, ...]:
     """Few cases that hold every possible pair of values: each new one takes the most that are missing out of 40 random ones."""
@@ -192,7 +183,7 @@ def test_spmm_is_right(case: Case, kernel_file: Write, staircase: sp.csr_array) 
 
 def test_thinning_leaves_out_no_pair() -> None:
     covered = set().union(*map(pairs_of, thinned("spmv")))
-    assert covered == set().union(*map(pairs_of, every_case(FACTORS["spmv"])))
+    assert covered == set().union(*map(pairs_of, every_case(FACTORS["spmv"], valid)))
     assert len(thinned("spmv")) < 100
     assert len(thinned("spmm")) < 260
 
@@ -207,7 +198,7 @@ def test_sweep(operator: str, dtype: str, rows: str, layout: str, kernel_file: W
     if rows not in FACTORS[kind]["rows"]:
         pytest.skip("there are no columns to share")
     fixed = {"operator": (operator,), "dtype": (dtype,), "format": (layout,), "rows": (rows,)}
-    cases = list(every_case({**FACTORS[kind], **fixed}))
+    cases = list(every_case({**FACTORS[kind], **fixed}, valid))
     if not cases:
         pytest.skip("no such plan exists")
     rng = random.Random(f"{operator} {dtype} {rows} {layout}")

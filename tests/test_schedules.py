@@ -5,10 +5,9 @@ Kernels run under emulation with all checks.  Each result is held to the compile
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import MATRICES, PRODUCT, Array, agrees, generic, matmul, matvec, transposed_matmul, transposed_matvec
+from conftest import (
+    MATRICES,
+    PRODUCT,
+    Array,
+    agrees,
+    every_case,
+    generic,
+    matmul,
+    matvec,
+    pairs_of,
+    transposed_matmul,
+    transposed_matvec,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,22 +162,11 @@ def plan_of(case: Case) -> str:
     return ",".join(filter(None, steps))
 
 
-def every_case(factors: dict[str, tuple[Any, ...]]) -> Iterator[Case]:
-    for values in itertools.product(*factors.values()):
-        case = dict(zip(factors, values, strict=True))
-        if valid(case):
-            yield case
-
-
-def pairs_of(case: Case) -> set[tuple[tuple[str, Any], tuple[str, Any]]]:
-    return set(itertools.combinations(case.items(), 2))
-
-
 @cache
 def thinned(name: str) -> tuple[Case, ...]:
     """Few cases that hold every possible pair of values: each new one takes the most that are missing out of 40 random ones."""
     rng = random.Random(0)
-    cases = list(every_case(FACTORS[name]))
+    cases = list(every_case(FACTORS[name], valid))
     holding: dict[Any, list[Case]] = {}
     for case in rng.sample(cases, min(len(cases), 6000)):
         for pair in pairs_of(case):
@@ -208,7 +208,7 @@ def test_sweep(kind: str, layout: str, rows: str, balance: str, kernel_file: Wri
     factors = FACTORS[kind]
     if rows not in factors["rows"] or balance not in factors["balance"]:
         pytest.skip("no such plan exists")
-    cases = list(every_case({**factors, "format": (layout,), "rows": (rows,), "balance": (balance,)}))
+    cases = list(every_case({**factors, "format": (layout,), "rows": (rows,), "balance": (balance,)}, valid))
     if not cases:
         pytest.skip("no such plan exists")
     for case in random.Random(f"{kind} {layout} {rows} {balance}").sample(cases, min(25, len(cases))):
