@@ -94,7 +94,7 @@ def _held_up(task: Task, features: Features | None, lanes: int) -> bool:
 def _entries(task: Task, features: Features | None) -> list[Pass]:
     """SpMV: lanes share a row until all threads are busy, or each has few entries; long rows get blocks, or are cut.
 
-    The numbers are from an H200, for matrices that keep it busy: 4 lanes are best for rows of 13 to 31 entries, 8 from 49 on.
+    The numbers were chosen on an H200, for matrices that keep it busy.
     """
     steps: list[Pass] = []
     mean, rows = (features.mean_row, features.rows) if features is not None else (8.0, RESIDENT)
