@@ -22,7 +22,8 @@ from sparseditto.passes.plan import Plan
 
 OK = "ok"
 DUPLICATE = "duplicate"
-FREE = frozenset({DUPLICATE, "not-applicable", "bad-plan", "unsupported", "bad-input"})
+HOPELESS = "hopeless"  # so slow, or so long to prepare, that nobody would wait for it
+FREE = frozenset({DUPLICATE, HOPELESS, "not-applicable", "bad-plan", "unsupported", "bad-input"})
 """Outcomes that never reach a device: they are not counted as measured candidates."""
 
 FIRST_ROUNDS = 3
@@ -162,17 +163,19 @@ def search(
     seed_share: float = 0.5,
     within: float = 0.05,
     seed: int = 0,
+    most_rounds: int = MOST_ROUNDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> Found:
     """Measure seeds, then neighbours of the best, until a plan is `within` that share of `bound_us` or the budget is spent.
 
     Each plan is measured a few times; those whose intervals overlap with the best one's are measured more often, in
-    ever smaller number, until they are told apart.  Of a budget of candidates the seeds get `seed_share`; `batch` is the
-    most that is asked for at a time.  No plan is proposed twice, and `seen` answers for those (by digest)
-    that an earlier search measured; these count as candidates too, so that a repeated search ends where the first did.
+    ever smaller number, until they are told apart or `most_rounds` are asked for.  Of a budget of candidates the seeds
+    get `seed_share`; `batch` is the most that is asked for at a time.  No plan is proposed twice, and `seen` answers for
+    those (by digest) that an earlier search measured; these count as candidates too, so that a repeated search ends where
+    the first did.
     KeyboardInterrupt ends it and keeps what was measured.
     """
-    run = _Search(neighbours, evaluate_batch, budget, bound_us, seen or {}, batch, seed_share, within, seed, clock)
+    run = _Search(neighbours, evaluate_batch, budget, bound_us, seen or {}, batch, seed_share, within, seed, most_rounds, clock)
     return run.run(seeds)
 
 
@@ -192,15 +195,18 @@ class _Search:
         seed_share: float,
         within: float,
         seed: int,
+        most_rounds: int,
         clock: Callable[[], float],
     ) -> None:
         self.neighbours, self.evaluate, self.budget, self.seen = neighbours, evaluate, budget, seen
-        self.batch, self.seed_share, self.clock = batch, seed_share, clock
+        self.batch, self.seed_share, self.most_rounds, self.clock = batch, seed_share, most_rounds, clock
         self.goal_us = None if bound_us is None else bound_us * (1 + within)
         self.start = clock()
         self.trials: dict[str, Tried] = {}
         self.identities: dict[str, str] = {}
-        self.moves: dict[str, list[Move]] = {}
+        self.moves: dict[
+            str, dict[str, Move]
+        ] = {}  # by digest of the plan that they start from, then of the one that they give
         self.luck = _Luck()
         self.random = random.Random(seed)
 
@@ -223,7 +229,7 @@ class _Search:
             while True:
                 self._check()
                 self._try(self._proposals())
-                self._separate(keep=4, most=MOST_ROUNDS // 2)
+                self._separate(keep=4, most=self.most_rounds // 2)
         except _Stop as stop:
             reason = str(stop)
         try:
@@ -308,9 +314,9 @@ class _Search:
         """What is usual of the interquartile range over the median."""
         return statistics.median([0.0, 0.0, *(t.iqr_us / t.us for t in self.trials.values() if t.ok and t.us > 0)][1:])
 
-    def _separate(self, keep: int, most: int = MOST_ROUNDS) -> None:
+    def _separate(self, keep: int, most: int | None = None) -> None:
         """Measure those that could be the best again, ever fewer and ever longer, until one is left."""
-        rounds = FIRST_ROUNDS
+        rounds, most = FIRST_ROUNDS, self.most_rounds if most is None else most
         while rounds < most and (best := self._best()) is not None:
             noise = self._noise()
             high = best.us + half_us(best.samples_us, noise)
@@ -352,25 +358,25 @@ class _Search:
         pairs = list(zip(parents, queues, strict=True))
         while pairs and len(chosen) < size:
             for parent, queue in list(pairs):
-                move = next((m for m in queue if m.plan.digest() not in chosen and m.label not in labels), None)
+                digest, move = next(((d, m) for d, m in queue if d not in chosen and m.label not in labels), ("", None))
                 if move is None:
                     pairs.remove((parent, queue))
                 elif len(chosen) < size:
                     labels.add(move.label)
-                    chosen[move.plan.digest()] = Tried(move.plan, move, parent.plan.digest())
+                    chosen[digest] = Tried(move.plan, move, parent.plan.digest())
 
-    def _open_moves(self, parent: Tried) -> list[Move]:
-        """Moves to plans that were not tried, one of each subject before a second one."""
-        digest = parent.plan.digest()
-        if digest not in self.moves:
-            self.moves[digest] = list(self.neighbours(parent.plan))
-        moves = self.moves[digest] = [m for m in self.moves[digest] if m.plan.digest() not in self.trials]
+    def _open_moves(self, parent: Tried) -> list[tuple[str, Move]]:
+        """Moves to plans that were not tried, with these plans' digests; one of each subject before a second one."""
+        start = parent.plan.digest()
+        if start not in self.moves:
+            self.moves[start] = {move.plan.digest(): move for move in self.neighbours(parent.plan)}
+        moves = self.moves[start] = {d: m for d, m in self.moves[start].items() if d not in self.trials}
         turn: dict[str, int] = {}
         keyed = []
-        for place, move in enumerate(sorted(moves, key=self.luck.key)):
+        for place, (digest, move) in enumerate(sorted(moves.items(), key=lambda item: self.luck.key(item[1]))):
             nth = turn[move.subject] = turn.get(move.subject, -1) + 1
-            keyed.append(((self.luck.hopeless(move), nth, place), move))
-        return [move for _, move in sorted(keyed, key=lambda pair: pair[0])]
+            keyed.append(((self.luck.hopeless(move), nth, place), (digest, move)))
+        return [found for _, found in sorted(keyed, key=lambda pair: pair[0])]
 
 
 @contextmanager

@@ -1,28 +1,35 @@
-"""One task on a GPU: upload, run every baseline and ours, check each against the reference, and time those that are right."""
+"""One task on a GPU: upload, run every baseline and ours, check each against the reference, and time those that are right.
+
+A tuned run measures its candidates here too (`benchmarks.candidates` says which), before ours is chosen.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Generator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from benchmarks import cusparse
 from benchmarks.bounds import Rates
+from benchmarks.candidates import Bench, Part, Sample
 from benchmarks.operands import Array, Reference, dense, projection_check, quick_check
+from benchmarks.packed import Packed, Place, place
 from benchmarks.prepare import Kernel, Prepared, Ready, seed_of
 from benchmarks.timing import Clock, Stream, Timing, Work
-from sparseditto.compiler.api import bind_package
-from sparseditto.compiler.execute import Layout, lay_out
-from sparseditto.compiler.package import KernelPackage
+from sparseditto.agent.tuner import OK
 from sparseditto.compiler.runtimes.cuda import CudaSession
 from sparseditto.dialects.errors import CheckFailed, DittoError
 
 CLOSE = 1.3  # a baseline within this factor of the best of its kind is timed in full
 OURS, OURS_DEFAULT = "ours", "ours by default"
+PLAN = "plan "  # before a plan's digest, where a fault is recorded of a candidate
 _PROJECTED = 1 << 24  # elements at a time
+
+Choose = Callable[[Bench], tuple[Kernel | None, dict[str, Any]]]
+"""Searches for a better kernel than the default plan's; gives that, or None, and what the row says of the search."""
 
 
 class GpuFault(Exception):
@@ -44,7 +51,8 @@ def alive() -> bool:
 class Device:
     """One GPU for the whole run.
 
-    `doing` says what runs at the moment, and `baseline` which one when it is one, for whoever must explain a fault.
+    `doing` says what runs at the moment, and `baseline` which one when it is one (or a candidate: `plan DIGEST`), for
+    whoever must explain a fault.
     """
 
     def __init__(self, rounds: int, cold: bool, dtype: str, col_major: bool) -> None:
@@ -66,20 +74,23 @@ class DeviceCase:
     def __init__(self, device: Device, ready: Ready) -> None:
         self.device, self.ready = device, ready
         self.csr = cusparse.DeviceCsr(ready.matrix, device.dtype)
+        self.packed = Packed(ready.matrix, self._uploaded())
         self._float64: tuple[Any, Any] | None = None
 
     def measure(
-        self, prepared: Prepared, rates: Rates, tuned: Kernel | None = None, skip: Collection[str] = ()
+        self, prepared: Prepared, rates: Rates, choose: Choose | None = None, skip: Collection[str] = ()
     ) -> dict[str, Any]:
-        """The row of one task, without the baselines that `skip` names.
+        """The row of one task, without the baselines that `skip` names; with `choose`, its kernel beside the default one.
 
         Raises `GpuFault`; whatever else goes wrong is in the row.
         """
         import cupy as cp
 
         self.device.doing, self.device.baseline = "making the operands", ""
+        measurement: _Measurement | None = None
         try:
-            return _Measurement(self, prepared, rates, tuned, skip).row()
+            measurement = _Measurement(self, prepared, rates, skip)
+            return measurement.row(choose)
         except cp.cuda.memory.OutOfMemoryError as e:
             return {"outcome": "out-of-memory", "why": str(e)}
         except CheckFailed as e:
@@ -89,13 +100,15 @@ class DeviceCase:
         except cp.cuda.runtime.CUDARuntimeError as e:
             raise GpuFault(f"{self.device.doing}: {e}") from e
         finally:
+            if measurement is not None:
+                measurement.close()
             cp.get_default_memory_pool().free_all_blocks()
 
-    def uploaded(self) -> dict[tuple[int, int, str], Any]:
+    def _uploaded(self) -> dict[Place, Any]:
         """What of the matrix is on the GPU, by where it is on the host: a plan that packs CSR as it is uploads nothing."""
         csr = self.ready.matrix
         pairs = [(csr.indptr, self.csr.starts), (csr.indices, self.csr.columns), (csr.data, self.csr.values)]
-        return {_place(host): array for host, array in pairs if host.size and str(host.dtype) == str(array.dtype)}
+        return {place(host): array for host, array in pairs if host.size and str(host.dtype) == str(array.dtype)}
 
     def float64(self) -> tuple[Any, Any]:
         """A and |A| in float64, made once."""
@@ -106,14 +119,22 @@ class DeviceCase:
         return self._float64
 
 
-def _place(array: Array) -> tuple[int, int, str]:
-    return array.__array_interface__["data"][0], array.nbytes, str(array.dtype)
+@dataclass(frozen=True)
+class _Loaded:
+    """A kernel on the GPU with what it reads; `out` is what it writes, without padding."""
+
+    session: CudaSession
+    work: Work
+    whole: Any
+    out: Any
+    pack_s: float
+    packed_bytes: int
 
 
 class _Measurement:
     """The operands of one task, and what runs on them."""
 
-    def __init__(self, case: DeviceCase, prepared: Prepared, rates: Rates, tuned: Kernel | None, skip: Collection[str]) -> None:
+    def __init__(self, case: DeviceCase, prepared: Prepared, rates: Rates, skip: Collection[str]) -> None:
         import cupy as cp
 
         assert prepared.reference is not None
@@ -122,7 +143,11 @@ class _Measurement:
         self.case, self.device, self.prepared, self.rates = case, case.device, prepared, rates
         self.reference: Reference = prepared.reference
         self.skip = skip
-        self.kernels = {OURS: tuned or prepared.kernel} | ({OURS_DEFAULT: prepared.kernel} if tuned else {})
+        self.kernel = prepared.kernel
+        self.loaded: dict[str, _Loaded] = {}
+        self.padded: dict[tuple[int, tuple[int, ...]], Any] = {}
+        self.theirs: dict[str, dict[str, Any]] = {}
+        self.steps = self._baselines()
         self.k = prepared.task.k
         rows, columns = case.ready.matrix.shape
         wide = (self.k,) if self.k else ()
@@ -132,25 +157,49 @@ class _Measurement:
         self.checked_rows = None if where is None else cp.asarray(where)
         self.expected, self.scale = cp.asarray(self.reference.expected), cp.asarray(self.reference.scale)
 
-    def row(self) -> dict[str, Any]:
-        ours = self._ours()
-        theirs = self._theirs()
-        work: dict[str, Work] = {name: entry["work"] for name, entry in (ours | theirs).items() if entry.get("work")}
-        self.device.doing = "timing"
-        timings = self.device.clock.time(work, self._worth_it)
-        for name, entry in (ours | theirs).items():
-            entry.pop("work", None)
-            entry |= _timed(timings[name]) if name in timings else {}
-        for entry in (*ours.values(), *theirs.values()):
-            entry.pop("close")()
-        mine = ours.pop(OURS)
+    def row(self, choose: Choose | None) -> dict[str, Any]:
+        wall: dict[str, float] = {}
+        kernels, about = {OURS: self.kernel}, {}
+        if choose is not None:
+            with Part(wall, "search"):
+                tuned, about = choose(self)
+            if tuned is not None and tuned.digest != self.kernel.digest:
+                kernels = {OURS: tuned, OURS_DEFAULT: self.kernel}
+        with Part(wall, "ours"):
+            ours = {name: self._our_kernel(name, kernel) for name, kernel in kernels.items()}
+        with Part(wall, "baselines"):
+            while self.meanwhile():
+                pass
+        with Part(wall, "timing"):
+            self._time(ours)
         traffic = self.prepared.traffic
         assert traffic is not None
-        bounds = traffic.times_us(self.rates)
-        row = mine | {"baselines": list(theirs.values()), "bounds_us": bounds, "traffic": asdict(traffic)}
-        if OURS_DEFAULT in ours:
-            row["default_plan"] = ours[OURS_DEFAULT]
-        return row
+        beside = {
+            "baselines": list(self.theirs.values()),
+            "bounds_us": traffic.times_us(self.rates),
+            "traffic": asdict(traffic),
+        }
+        return _chosen(ours) | beside | about | {"wall": wall}
+
+    def _time(self, ours: dict[str, dict[str, Any]]) -> None:
+        """Time what is right, ours and theirs in turns."""
+        every = ours | self.theirs
+        work: dict[str, Work] = {name: entry["work"] for name, entry in every.items() if entry.get("work")}
+        self.device.doing, self.device.baseline = "timing", ""
+        timings = self.device.clock.time(work, self._worth_it)
+        for name, entry in every.items():
+            entry.pop("work", None)
+            entry |= _timed(timings[name]) if name in timings else {}
+
+    def close(self) -> None:
+        """Give back what is on the GPU."""
+        self.steps.close()
+        for entry in self.theirs.values():
+            if "close" in entry:
+                entry.pop("close")()
+        for loaded in self.loaded.values():
+            loaded.session.close()
+        self.loaded.clear()
 
     def _worth_it(self, first: dict[str, float]) -> set[str]:
         """After a first look: ours, what people call, and whatever may be the best of CSR or of any format."""
@@ -163,52 +212,110 @@ class _Measurement:
             kept |= {name for name, us in rivals.items() if us <= CLOSE * min(rivals.values())}
         return kept
 
-    # --- Ours
+    # --- Candidates
 
-    def _ours(self) -> dict[str, dict[str, Any]]:
-        return {name: self._our_kernel(name, kernel) for name, kernel in self.kernels.items()}
-
-    def _our_kernel(self, name: str, kernel: Kernel) -> dict[str, Any]:
+    def candidate(self, kernel: Kernel, rounds: int, cutoff_us: float | None) -> Sample:
+        """See `Bench`."""
         import cupy as cp
 
-        self.device.doing = f"{name} ({kernel.plan})"
-        package, csr = kernel.package, self.case.ready.matrix
+        self.device.doing, self.device.baseline = f"a candidate ({kernel.plan})", PLAN + kernel.digest
+        seconds: dict[str, float] = {}
+        try:
+            sample = self._sample(kernel, rounds, cutoff_us, seconds)
+        except cp.cuda.memory.OutOfMemoryError as e:
+            sample = Sample("out-of-memory", why=str(e), seconds=seconds)
+        except CheckFailed:
+            raise  # the GPU is lost: what runs is in the record
+        except DittoError as e:
+            sample = Sample(e.code, why=e.message, seconds=seconds)
+        self.device.doing, self.device.baseline = "between candidates", ""
+        return sample
+
+    def _sample(self, kernel: Kernel, rounds: int, cutoff_us: float | None, seconds: dict[str, float]) -> Sample:
+        import cupy as cp
+
+        check = None
+        if kernel.digest not in self.loaded:
+            with Part(seconds, "load"):
+                loaded = self._load(kernel)
+            with Part(seconds, "check"):
+                self._run_once(loaded)
+                part = loaded.out if self.checked_rows is None else loaded.out[self.checked_rows]
+                worst, wrong = quick_check(cp, part, self.expected, self.scale, self.device.dtype)
+            check = {"worst": worst, "wrong": wrong, "components": int(part.size), "passed": not wrong}
+            if wrong:
+                return Sample("wrong", (), check, f"{wrong} of {part.size} components are wrong", seconds)
+        with Part(seconds, "time"):
+            samples = self.device.clock.quick(self.loaded[kernel.digest].work, rounds, cutoff_us)
+        return Sample(OK, samples, check, seconds=seconds)
+
+    def meanwhile(self) -> bool:
+        """Make, run and check one more baseline; False when all are."""
+        return next(self.steps, False)
+
+    # --- Ours
+
+    def _load(self, kernel: Kernel) -> _Loaded:
+        """The kernel on the GPU with what it reads, once for this task."""
+        if kernel.digest in self.loaded:
+            return self.loaded[kernel.digest]
+        package = kernel.package
         operand = next(o.name for o in package.computation.inputs if not o.sparse)
         output = package.computation.output.name
-        laid = _laid_out(package, csr, self.k)
+        laid = self.case.packed.lay(package, self.k)
         shapes = {n: (laid.sizes[f"{n}.dim0"], *self.right.shape[1:]) for n in (operand, output)}
-        right, out = _padded(self.right, shapes[operand]), self.out
-        if out.shape != shapes[output]:
-            out = cp.empty(shapes[output], self.device.dtype)
-        there = self.case.uploaded()
-        arrays: dict[str, Any] = {operand: right, output: out}
-        for buffer in package.buffers:
-            if buffer.access != "write" and buffer.name not in arrays:
-                host = laid.arrays[buffer.name]
-                arrays[buffer.name] = there.get(_place(host), host)
-        packed = sum(array.nbytes for n, array in laid.arrays.items() if n.startswith("A."))
+        right, whole = self._padded(self.right, shapes[operand]), self._padded(self.out, shapes[output])
+        arrays: dict[str, Any] = {operand: right, output: whole}
+        arrays |= {b.name: laid.arrays[b.name] for b in package.buffers if b.access != "write" and b.name not in arrays}
         session = CudaSession(package, laid.sizes)
-        session.upload(arrays)
+        try:
+            session.upload(arrays)
+        except DittoError:
+            session.close()
+            raise
 
         def work(stream: Stream) -> None:
             session.launch(stream.pycuda)
 
-        out.fill(np.nan)
+        out = whole[: self.case.csr.shape[0]]
+        self.loaded[kernel.digest] = _Loaded(session, work, whole, out, laid.seconds, laid.bytes)
+        return self.loaded[kernel.digest]
+
+    def _padded(self, array: Any, shape: tuple[int, ...]) -> Any:
+        """`array`, or one with zeros up to `shape` (blocked formats read whole blocks), made once."""
+        import cupy as cp
+
+        if array.shape == shape:
+            return array
+        key = (id(array), shape)
+        if key not in self.padded:
+            self.padded[key] = cp.zeros(shape, array.dtype)
+            self.padded[key][tuple(slice(n) for n in array.shape)] = array
+        return self.padded[key]
+
+    def _run_once(self, loaded: _Loaded) -> None:
+        """Run on a poisoned output, and wait.  Raises `CheckFailed` when the kernel faults."""
+        import cupy as cp
+
+        loaded.whole.fill(np.nan)
         cp.cuda.Device().synchronize()
-        work(self.device.stream)
-        session.synchronize()
-        result = out[: csr.shape[0]]
+        loaded.work(self.device.stream)
+        loaded.session.synchronize()
+
+    def _our_kernel(self, name: str, kernel: Kernel) -> dict[str, Any]:
+        self.device.doing, self.device.baseline = f"{name} ({kernel.plan})", ""
+        loaded = self._load(kernel)
+        self._run_once(loaded)
         entry: dict[str, Any] = {
             "plan": kernel.plan,
             "digest": kernel.digest,
-            "seconds": dict(kernel.seconds) | {"pack": laid.seconds},
-            "bytes_per_nonzero": packed / max(1, csr.nnz),
-            "resources": [asdict(r) for r in session.resources()],
-            "close": session.close,
+            "seconds": dict(kernel.seconds) | {"pack": loaded.pack_s},
+            "bytes_per_nonzero": loaded.packed_bytes / max(1, self.case.csr.nnz),
+            "resources": [asdict(r) for r in loaded.session.resources()],
         }
-        entry |= self._verdict(result)
+        entry |= self._verdict(loaded.out)
         if entry["outcome"] == "right":
-            entry["work"] = work
+            entry["work"] = loaded.work
         return entry
 
     def _verdict(self, result: Any) -> dict[str, Any]:
@@ -245,19 +352,23 @@ class _Measurement:
 
     # --- Theirs
 
-    def _theirs(self) -> dict[str, dict[str, Any]]:
+    def _baselines(self) -> Generator[bool, None, None]:
+        """Make, run and check all of them, one at a time, into `theirs`."""
         import cupy as cp
 
         sets = [("row", self.right, self.out)]
         if self.device.col_major and self.k:
             sets.append(("col", cp.ascontiguousarray(self.right.T), cp.empty(self.out.shape[::-1], self.out.dtype)))
-        found: dict[str, dict[str, Any]] = {}
         for order, right, out in sets:
-            self.device.doing = "making baselines"
-            for baseline in cusparse.baselines(self.prepared.task.op, self.case.csr, right, out, order, self.skip):
-                found[baseline.name] = self._baseline(baseline, out.T if order == "col" else out)
-        self.device.baseline = ""
-        return found
+            made = cusparse.baselines(self.prepared.task.op, self.case.csr, right, out, order, self.skip)
+            while True:
+                self.device.doing, self.device.baseline = "making baselines", ""
+                baseline = next(made, None)
+                if baseline is None:
+                    break
+                self.theirs[baseline.name] = self._baseline(baseline, out.T if order == "col" else out)
+                self.device.doing, self.device.baseline = "between baselines", ""
+                yield True
 
     def _baseline(self, baseline: cusparse.Baseline, out: Any) -> dict[str, Any]:
         """Run one and check it."""
@@ -291,22 +402,14 @@ class _Measurement:
         return entry | {"outcome": "right", "worst": worst, "work": baseline.run}
 
 
-def _laid_out(package: KernelPackage, csr: Any, k: int) -> Layout:
-    """The packed matrix and all sizes; dense operands are on the GPU already."""
-    problem = bind_package(package, {"A": csr})
-    free = [d for d in package.computation.output.dims if d not in package.computation.sparse.dims]
-    return lay_out(package, replace(problem, sizes={**problem.sizes, **dict.fromkeys(free, k)}))
-
-
-def _padded(array: Any, shape: tuple[int, ...]) -> Any:
-    """`array`, with zeros up to `shape` (blocked formats read whole blocks)."""
-    import cupy as cp
-
-    if array.shape == shape:
-        return array
-    padded = cp.zeros(shape, array.dtype)
-    padded[tuple(slice(n) for n in array.shape)] = array
-    return padded
+def _chosen(ours: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Ours as a row has it: the tuned kernel with the default one beside it, in this order unless the default is faster."""
+    mine, default = ours[OURS], ours.get(OURS_DEFAULT)
+    if default is None:
+        return mine
+    if mine["outcome"] == default["outcome"] == "right" and default.get("us", 0.0) < mine.get("us", 0.0):
+        return default | {"default_plan": default, "not_kept": mine}
+    return mine | {"default_plan": default}
 
 
 def _timed(timing: Timing | str) -> dict[str, Any]:

@@ -26,9 +26,16 @@ from benchmarks.bounds import Model, Rates, Traffic
 from benchmarks.operands import Reference, reference
 from benchmarks.suite import Case, matrix
 from sparseditto.agent.features import analyse
+from sparseditto.agent.space import Context, Space
 from sparseditto.compiler.api import compile_file
+from sparseditto.compiler.kernel import read_kernel_file
 from sparseditto.compiler.package import KernelPackage
+from sparseditto.compiler.problem import bind
+from sparseditto.compiler.tuning import planning_context
+from sparseditto.dialects import binding
 from sparseditto.dialects.errors import DittoError
+from sparseditto.dialects.target import Target
+from sparseditto.passes.plan import Plan
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
 BIG = 20_000_000  # entries; building such a case takes seconds, so it is begun early
@@ -60,6 +67,7 @@ class Options:
     plan: str | None = None
     cache: Path | None = None
     rates: Rates = field(default_factory=Rates)
+    tuned: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A task that is ready to run.  Without a `kernel`, `outcome` and `why` say what stopped it."""
+    """A task that is ready to run.  Without a `kernel`, `outcome` and `why` say what stopped it.
+
+    `context` and `first` are for tuning: what plans are chosen from, and those to begin with.
+    """
 
     task: Task
     reference: Reference | None = None
@@ -83,6 +94,8 @@ class Prepared:
     outcome: str = ""
     why: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+    context: Context | None = None
+    first: tuple[Plan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,7 +132,7 @@ def seed_of(case: Case, task: Task) -> int:
 
 
 def prepare_task(case: Case, task: Task, csr: Any, model: Model, options: Options, folder: Path) -> Prepared:
-    """Compile; then the reference and the traffic."""
+    """Compile; then the reference, the traffic and, to be tuned, the first plans."""
     try:
         kernel = compile_task(task, csr, options, folder, options.plan)
     except DittoError as e:
@@ -128,8 +141,20 @@ def prepare_task(case: Case, task: Task, csr: Any, model: Model, options: Option
     expected = reference(kernel.package.computation, csr, task.k, options.dtype, seed_of(case, task))
     middle = time.perf_counter()
     traffic = model.traffic(task.k)
-    seconds = {"reference": middle - start, "bounds": time.perf_counter() - middle}
-    return Prepared(task, expected, traffic, kernel, seconds=seconds)
+    end = time.perf_counter()
+    seconds = {"reference": middle - start, "bounds": end - middle}
+    context, first = _first_plans(task, csr, options, folder) if options.tuned else (None, ())
+    if options.tuned:
+        seconds["space"] = time.perf_counter() - end
+    return Prepared(task, expected, traffic, kernel, seconds=seconds, context=context, first=first)
+
+
+def _first_plans(task: Task, csr: Any, options: Options, folder: Path) -> tuple[Context, tuple[Plan, ...]]:
+    """What plans are chosen from, and those to begin with."""
+    with binding.context():
+        computation = read_kernel_file(kernel_file(task.op, options.dtype, folder)).computation
+    context = planning_context(bind(computation, {"A": csr}, task.sizes), Target.named(options.chip))
+    return context, tuple(Space(context).seeds())
 
 
 def describe(csr: Any, case: Case) -> dict[str, Any]:

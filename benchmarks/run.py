@@ -4,6 +4,8 @@
     python -m benchmarks.run --suite smoke --device simt --K 8 --out FILE      # right or wrong, without a GPU
     python -m benchmarks.run --self-test                                       # does everything here work on this GPU?
 
+With `--plans tuned` each task is tuned first; what was measured is in `.tuning.jsonl` beside FILE, which `choices` reads.
+
 Tasks that FILE holds already are left out, so a run that was cut short goes on where it stopped.  The `kind` of a line is
 task; machine, at the start of each run; or fault, a baseline that brought the GPU down and is not tried again on that task.
 Exits 1 when a result was wrong, 130 after Ctrl-C.
@@ -27,14 +29,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from benchmarks.bounds import Rates
-from benchmarks.prepare import Kernel, Options, Preparation, Prepared, Ready, Task, describe, kernel_file
+from benchmarks.candidates import Bench, Subject, Tuner, best_plans
+from benchmarks.emulated import Emulation, emulated_row
+from benchmarks.prepare import Kernel, Options, Preparation, Prepared, Ready, Task, describe
 from benchmarks.suite import Case, corpus_cases, corpus_folder, suite
 from benchmarks.timing import Progress
+from sparseditto.agent.tuner import Budget
 from sparseditto.compiler.driver import versions
-from sparseditto.dialects.errors import CheckFailed, DittoError
 
 SCHEMA = 1
-HANG_S = 180.0  # a task that takes longer on the GPU is given up
+HANG_S = 120.0  # a task that takes longer on the GPU is given up
 SETTLED = ("right", "wrong", "unsupported", "not-applicable", "bad-plan", "gpu-fault", "timeout")  # not tried again
 
 Key = tuple[str, str, int, str, str, str, str]
@@ -107,7 +111,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--out", type=Path, default=None, help="results file, one JSON line a task; needed but for --self-test")
     parser.add_argument("--plans", choices=("default", "tuned"), default="default")
-    parser.add_argument("--budget", default="48,20s", help="of tuning a task: candidates, seconds, or both (48,20s)")
+    parser.add_argument("--budget", default="12,20s", help="of tuning a task: candidates, seconds, or both (12,20s)")
+    parser.add_argument("--seed-plans", type=Path, help="begin tuning with the best plans of this results file")
     parser.add_argument("--plan", help="one plan for every task, as text or file, instead of --plans")
     parser.add_argument("--chip", default="sm_90")
     parser.add_argument("--device", choices=("cuda", "simt"), default="cuda")
@@ -123,6 +128,10 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--out is needed")
     if not set(args.ops.split(",")) <= {"spmv", "spmm"}:
         parser.error("--ops takes spmv and spmm")
+    if args.seed_plans is not None and (args.plans != "tuned" or args.plan):
+        parser.error("--seed-plans goes with --plans tuned")
+    if args.seed_plans is not None and not args.seed_plans.exists():
+        parser.error(f"--seed-plans: there is no file {args.seed_plans}")
     if args.rounds < 1:
         parser.error("--rounds takes 1 or more")
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", args.K):
@@ -181,7 +190,7 @@ class Run:
         self.started, self.wrong = time.monotonic(), 0
         self.rates = Rates()
         self.device: Any = None
-        self.tuning: Any = None
+        self.tuner: Any = None
         self.preparation: Preparation | None = None
 
     def all(self, work: list[tuple[Case, list[Task]]]) -> int:
@@ -199,9 +208,14 @@ class Run:
             about |= self._open_gpu()
         self.results.append(about)
         progress = Progress(total, note)
-        options = Options(self.args.dtype, self.args.chip, self.args.plan, self.args.cache, self.rates)
+        tuned = self.setting.plans == "tuned"
+        options = Options(self.args.dtype, self.args.chip, self.args.plan, self.args.cache, self.rates, tuned)
+        jobs, compilers = self._processes(tuned)
         try:
-            with self._tuning_session() as self.tuning, Preparation(work, options, self._jobs()) as self.preparation:
+            with (
+                self._tuner(compilers, about) if tuned else nullcontext() as self.tuner,
+                Preparation(work, options, jobs) as self.preparation,
+            ):
                 for case, tasks, ready in self.preparation:
                     self._case(case, tasks, ready, self.preparation.folder, progress)
                     if self._out_of_time():
@@ -220,20 +234,25 @@ class Run:
         self.rates = measure_rates()
         return machine(self.rates)
 
-    def _jobs(self) -> int:
+    def _processes(self, tuned: bool) -> tuple[int, int]:
+        """How many prepare cases, and how many compile candidates."""
+        free = max(1, len(os.sched_getaffinity(0)) - 2)
+        jobs = 0 if self.args.suite == "smoke" else max(1, free // 2 if tuned else free)
         if self.args.jobs is not None:
-            return int(self.args.jobs)
-        if self.args.suite == "smoke":
-            return 0
-        free = len(os.sched_getaffinity(0)) - 2
-        return max(1, free // 3 if self.setting.plans == "tuned" else free)  # the tuner compiles in processes of its own
+            jobs = int(self.args.jobs)
+        return jobs, max(1, free - jobs)
 
-    def _tuning_session(self) -> AbstractContextManager[Any]:
-        if self.setting.plans != "tuned":
-            return nullcontext()
-        from sparseditto.compiler.tuning import TuningSession
-
-        return TuningSession(device=self.args.device)
+    def _tuner(self, compilers: int, about: dict[str, Any]) -> Tuner:
+        known = best_plans(read_rows(self.args.seed_plans), self.args.dtype) if self.args.seed_plans else {}
+        return Tuner(
+            Budget.parse(self.args.budget),
+            compilers,
+            self.args.chip,
+            self.args.out.with_suffix(".tuning.jsonl"),
+            {"device": self.args.device, "caches": self.setting.caches, "gpu": about.get("gpu"), "versions": about["versions"]},
+            self.rates if self.device is not None else None,
+            known,
+        )
 
     def _out_of_time(self) -> bool:
         return time.monotonic() - self.started > self.args.time_limit
@@ -244,71 +263,43 @@ class Run:
                 self._record(case, task, {"family": case.family, "nnz": case.nnz, "outcome": "died", "why": ready}, progress)
             return
         on_gpu = self.device.case(ready) if self.device is not None else None
+        described = describe(ready.matrix, case) | {"features": ready.features}
+        subject = Subject(case.name, self.args.dtype, folder, described)
+        if self.tuner is not None:
+            self.tuner.compile_ahead(subject, ready.tasks)
         for prepared in ready.tasks:
             if self._out_of_time():
                 return
-            row = describe(ready.matrix, case) | {"features": ready.features}
+            row = dict(described)
             try:
-                row |= self._task(ready, prepared, on_gpu, folder)
+                row |= self._task(ready, prepared, on_gpu, subject)
             except _Restart as e:
                 self._lost(case, prepared.task, row | {"outcome": "gpu-fault", "why": str(e)})
             row["seconds"] = ready.seconds | prepared.seconds | row.get("seconds", {})
             self._record(case, prepared.task, row, progress)
 
-    def _task(self, ready: Ready, prepared: Prepared, on_gpu: Any, folder: Path) -> dict[str, Any]:
+    def _task(self, ready: Ready, prepared: Prepared, on_gpu: Any, subject: Subject) -> dict[str, Any]:
         if prepared.kernel is None:
             return {"outcome": prepared.outcome, "why": prepared.why}
-        tuned: Kernel | None = None
-        about: dict[str, Any] = {}
-        if self.tuning is not None:
-            tuned, about = self._tune(ready, prepared, folder)
+        skip = self.results.faults.get(self.setting.key(ready.case.name, prepared.task), set())
+
+        def choose(bench: Bench) -> tuple[Kernel | None, dict[str, Any]]:
+            tuned = self.tuner.tune(subject, prepared, bench, {name.removeprefix("plan ") for name in skip})
+            if tuned.interrupted:
+                raise KeyboardInterrupt
+            return tuned.kernel, {"tuning": tuned.about}
+
         if on_gpu is None:
-            return _emulated(ready, prepared, tuned or prepared.kernel) | about
+            emulation = Emulation(ready, prepared)
+            kernel, about = choose(emulation) if self.tuner is not None else (None, {})
+            return emulated_row(emulation, kernel or prepared.kernel) | about
         from benchmarks.gpu import GpuFault
 
         with self._watched(ready.case, prepared.task, on_gpu.device):
             try:
-                skip = self.results.faults.get(self.setting.key(ready.case.name, prepared.task), ())
-                return on_gpu.measure(prepared, self.rates, tuned, skip) | about
+                return on_gpu.measure(prepared, self.rates, choose if self.tuner is not None else None, skip)
             except GpuFault as e:
                 raise _Restart(str(e)) from e
-
-    def _tune(self, ready: Ready, prepared: Prepared, folder: Path) -> tuple[Kernel | None, dict[str, Any]]:
-        """The best plan's kernel (None: the tuner found none), and what the row says of the search."""
-        from sparseditto.agent.tuner import Budget
-
-        start = time.monotonic()
-        task = prepared.task
-        assert prepared.traffic is not None
-        bound = prepared.traffic.times_us(self.rates)["compulsory"] if self.device is not None else None
-        records = self.args.out.with_suffix(".tuning.jsonl")
-        try:
-            found = self.tuning.tune(
-                kernel_file(task.op, self.args.dtype, folder),
-                ready.matrix,
-                task.sizes,
-                budget=Budget.parse(self.args.budget),
-                chip=self.args.chip,
-                bound_us=bound,
-                full_check=False,
-                records=records,
-            )
-        except DittoError as e:
-            return None, {"tuning": {"outcome": e.code, "why": str(e), "seconds": time.monotonic() - start}}
-        if found.interrupted:
-            raise KeyboardInterrupt
-        about = {
-            "seconds": time.monotonic() - start,
-            "stopped": found.stopped,
-            "trials": len(found.trials),
-            "wrong": sum(t.outcome == "wrong" for t in found.trials),
-            "best_us": found.best.us if found.best else None,
-            "parts": found.seconds,
-        }
-        if found.best is None or found.package is None:
-            return None, {"tuning": about}
-        plan = found.best.plan
-        return Kernel(found.package, plan.text(), plan.digest(), dict(found.best.seconds)), {"tuning": about}
 
     def _watched(self, case: Case, task: Task, device: Any) -> AbstractContextManager[None]:
         """A timer that gives the task up, with the process, when the GPU hangs."""
@@ -333,9 +324,9 @@ class Run:
         self.results.close()
         if self.preparation is not None:
             self.preparation.close()
-        if self.tuning is not None:
+        if self.tuner is not None:
             with suppress(Exception):  # its workers see their parent go in any case
-                self.tuning.close()
+                self.tuner.close()
         if self.command is None:
             note("the GPU context is lost")
             os._exit(3)
@@ -368,30 +359,6 @@ class _Timer:
 
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
-
-
-def _emulated(ready: Ready, prepared: Prepared, kernel: Kernel) -> dict[str, Any]:
-    """Right or wrong under emulation."""
-    import numpy as np
-
-    from benchmarks.operands import dense
-    from benchmarks.prepare import seed_of
-    from sparseditto.compiler.api import bind_package
-    from sparseditto.compiler.execute import prepare, run_simt
-
-    package, task, reference = kernel.package, prepared.task, prepared.reference
-    assert reference is not None
-    operand = next(o for o in package.computation.inputs if not o.sparse)
-    shape = (ready.matrix.shape[1], *((task.k,) if task.k else ()))
-    right = dense(np, shape, seed_of(ready.case, task), operand.dtype)
-    entry: dict[str, Any] = {"plan": kernel.plan, "digest": kernel.digest, "seconds": kernel.seconds}
-    try:
-        output = run_simt(package, prepare(package, bind_package(package, {"A": ready.matrix, operand.name: right})))
-    except CheckFailed as e:
-        return entry | {"outcome": e.code, "why": str(e)}
-    check = reference.check(lambda rows: output if rows is None else output[rows])
-    outcome = "right" if check.passed else "wrong"
-    return entry | {"outcome": outcome, "check": check.to_json() | {"what": reference.describe()}}
 
 
 def summary(row: dict[str, Any]) -> str:

@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 
 REPLAY_US = 2000.0
+QUICK_US = 1000.0  # the same, for a candidate that is only compared with others
+LONG_US = 3000.0  # from which a run says as much as a replay
+LAUNCH_US = 20.0  # that a run takes longer when it is launched alone, at most
 MOST_CALLS = 200
 LEAST_FLUSH = 32 << 20
 
@@ -109,6 +112,15 @@ class Clock:
             results[name] = replay.timing() if name in kept else first[name]
         return results
 
+    def quick(self, work: Work, rounds: int, cutoff_us: float | None = None) -> tuple[float, ...]:
+        """Microseconds of one candidate alone: some short replays, or two runs where these are long or above `cutoff_us`."""
+        plain_us = LONG_US if cutoff_us is None else min(LONG_US, cutoff_us + LAUNCH_US)
+        replay = _Replay(self.stream, work, self.cold, QUICK_US, plain_us)
+        if replay.plain and not self.cold:
+            return replay.spans
+        self._rounds([replay], rounds)
+        return replay.samples()
+
     def _rounds(self, replays: Sequence[_Replay], rounds: int) -> None:
         for replay in replays:
             replay.marks.clear()
@@ -131,18 +143,22 @@ class Clock:
 
 
 class _Replay:
-    """One candidate, ready to be replayed."""
+    """One candidate, ready to be replayed; `plain` when a run takes longer than `plain_us`, which is not captured."""
 
-    def __init__(self, stream: Stream, work: Work, cold: bool) -> None:
+    def __init__(
+        self, stream: Stream, work: Work, cold: bool, replay_us: float = REPLAY_US, plain_us: float = math.inf
+    ) -> None:
         self._stream, self._work = stream, work
         self.marks: list[tuple[Any, Any]] = []
         work(stream)  # loads the kernel
         stream.synchronize()
-        self._once_us = min(self._span_us(lambda: work(stream)) for _ in range(2))
+        self.spans = tuple(self._span_us(lambda: work(stream)) for _ in range(2))
+        self._once_us = min(self.spans)
+        self.plain = self._once_us > plain_us
         self.calls, self.method, self._graph = 1, "events", None
-        if cold:
+        if cold or self.plain:
             return
-        self.calls = max(1, min(MOST_CALLS, math.ceil(REPLAY_US / max(self._once_us, 1.0))))
+        self.calls = max(1, min(MOST_CALLS, math.ceil(replay_us / max(self._once_us, 1.0))))
         self._graph = self._captured()
         if self._graph is not None:
             self.method = "graph"
@@ -196,10 +212,12 @@ class _Replay:
 
     def timing(self) -> Timing:
         """What the marks say, once they have been waited for."""
+        return summary(self.samples(), self.calls, self.method)
+
+    def samples(self) -> tuple[float, ...]:
         import cupy as cp
 
-        samples = [float(cp.cuda.get_elapsed_time(*mark)) * 1e3 / self.calls for mark in self.marks]
-        return summary(samples, self.calls, self.method)
+        return tuple(float(cp.cuda.get_elapsed_time(*mark)) * 1e3 / self.calls for mark in self.marks)
 
 
 def summary(samples: Sequence[float], calls: int, method: str) -> Timing:

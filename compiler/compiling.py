@@ -27,8 +27,16 @@ class CompileTask:
     plugins: tuple[Path, ...] = ()
 
 
+@dataclass(frozen=True)
+class CompileJob:
+    """One candidate of a task; `plan` is a plan's JSON."""
+
+    task: CompileTask
+    plan: dict[str, Any]
+
+
 class Compiler:
-    """Makes packages: `compile` takes a plan's JSON and gives a package and seconds."""
+    """Makes packages: `compile` gives a package and seconds.  A job says all, so jobs of several tasks may be under way."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         import sparseditto.compiler.driver
@@ -37,7 +45,6 @@ class Compiler:
 
         registry()
         self._loaded: set[Path] = set()
-        self._task: CompileTask | None = None
 
     def hello(self) -> None:
         return None
@@ -45,10 +52,7 @@ class Compiler:
     def healthy(self) -> bool:
         return True
 
-    def setup(self, task: CompileTask) -> None:
-        self._task = task
-
-    def compile(self, plan: Any, stage: Stage) -> tuple[KernelPackage, float]:
+    def compile(self, job: CompileJob, stage: Stage) -> tuple[KernelPackage, float]:
         from sparseditto.compiler.driver import compile_kernel
         from sparseditto.compiler.kernel import read_kernel
         from sparseditto.compiler.problem import bind
@@ -57,8 +61,7 @@ class Compiler:
         from sparseditto.passes.plan import Plan
         from sparseditto.passes.registry import load_file
 
-        assert self._task is not None
-        task = self._task
+        task = job.task
         for path in task.plugins:
             if path not in self._loaded:
                 load_file(path)
@@ -67,5 +70,5 @@ class Compiler:
         with context():
             kernel = read_kernel(task.text, task.filename, task.entry)
             problem = bind(kernel.computation, {}, None, task.sizes)
-            compiled = compile_kernel(kernel, problem, Target.named(task.chip), Plan.from_json(plan))
+            compiled = compile_kernel(kernel, problem, Target.named(task.chip), Plan.from_json(job.plan))
         return compiled.package, time.perf_counter() - start

@@ -15,7 +15,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -28,7 +28,7 @@ import numpy as np
 from sparseditto.agent.features import Features
 from sparseditto.agent.space import Context, Space
 from sparseditto.agent.tuner import DUPLICATE, FREE, OK, Answer, Budget, Request, search, spread_us
-from sparseditto.compiler.compiling import COMPILER, CompileTask
+from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
 from sparseditto.compiler.measuring import MEASURER, Measured, MeasureJob, MeasureTask
 from sparseditto.compiler.problem import Problem, bind
 from sparseditto.compiler.records import Records, Trial
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 DEVICES = ("cuda", "simt")
 WRONG, TIMEOUT, CRASH = "wrong", "timeout", "crash"
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a compiler needs no more
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a compiler needs no more
 _MOST_WORKERS = 16
 _UNCACHED = 128 << 20  # bytes that no cache holds
 _BEGIN_LIMIT_S = 60.0  # until a measurement comes to its first stage, which has a limit of its own
@@ -171,7 +171,7 @@ class TuningSession:
     def _open(self) -> tuple[Pool, Pool]:
         """The pools that compile and measure, started."""
         if self._pools is None:
-            compilers = Pool(COMPILER, self.workers, environment=_ONE_THREAD)
+            compilers = Pool(COMPILER, self.workers, environment=ONE_THREAD)
             self._pools = compilers, Pool(MEASURER, 1, {"device": self.device, "ordinal": self.ordinal})
             self._pools[1].start()
             compilers.start()
@@ -220,10 +220,7 @@ class TuningSession:
 
     def _begin(self, task: _Task) -> None:
         """Hand the task to the workers."""
-        compilers, device = self._open()
-        with_task = Shared(task.for_compilers())
-        task.shared.append(with_task)
-        compilers.setup([with_task])
+        _, device = self._open()
         if self._matrix is None or self._matrix[0] != task.matrix_digest:
             if self._matrix is not None:
                 self._matrix[1].close()
@@ -509,7 +506,7 @@ class _Run:
                 if digest in self.packages:
                     self._submit(device, digest, request)
                 else:
-                    compilers.submit(Job(digest, "compile", request.plan.to_json(), self.session.compile_limit_s))
+                    compilers.submit(self._compilation(digest, request.plan))
             while open_ and (left := self._left_s()) > 0:
                 for pool, done in gather(pools, left):
                     digest = str(done.key)
@@ -524,6 +521,9 @@ class _Run:
         finally:
             compilers.cancel()
             device.cancel()
+
+    def _compilation(self, key: Hashable, plan: Plan) -> Job:
+        return Job(key, "compile", CompileJob(self.task.for_compilers(), plan.to_json()), self.session.compile_limit_s)
 
     def _submit(self, device: Pool, digest: str, request: Request) -> None:
         known = self.trials.get(digest)
@@ -627,8 +627,7 @@ class _Run:
     def _compile_again(self, digest: str) -> None:
         if self.session._pools is None:
             self.session._begin(self.task)
-        plan = self.trials[digest].plan
-        done = self.session._one(0, Job(("again", digest), "compile", plan.to_json(), self.session.compile_limit_s))
+        done = self.session._one(0, self._compilation(("again", digest), self.trials[digest].plan))
         if done.outcome == OK:
             self.packages[digest] = done.value[0]
 

@@ -206,8 +206,12 @@ class Pool:
         while len(self._workers) < min(self.count, self.count if count is None else count):
             self._workers.append(self._start())
 
-    def submit(self, job: Job) -> None:
-        self._queue.append(job)
+    def submit(self, job: Job, first: bool = False) -> None:
+        """Have a job done after all others, or before all that have not begun."""
+        if first:
+            self._queue.appendleft(job)
+        else:
+            self._queue.append(job)
         self._dispatch()
 
     def cancel(self) -> None:

@@ -1,0 +1,399 @@
+"""The tuned runs: a measured search over the plans of each task, on the GPU of the process that runs the benchmark.
+
+Matrix, operands and reference lie on that GPU already, so a candidate costs loading, a quick check and a few replays.
+Packages are compiled in worker processes, the first ones of all tasks of a matrix ahead of time, and once for all matrices:
+a package depends on the plan and the dense columns alone.  While a compiler is waited for, the GPU does baselines.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+
+from benchmarks.bounds import Rates
+from benchmarks.prepare import Kernel, Prepared, Task, kernel_file
+from sparseditto.agent.features import Features
+from sparseditto.agent.space import Space
+from sparseditto.agent.tuner import DUPLICATE, HOPELESS, OK, Answer, Budget, Found, Request, search, spread_us
+from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
+from sparseditto.compiler.records import Records, Trial
+from sparseditto.compiler.tuning import ONE_THREAD, code_digest, package_identity, plugin_files
+from sparseditto.compiler.workers import Done, Job, Pool, gather
+from sparseditto.dialects.errors import PlanError
+from sparseditto.passes.base import Bottleneck
+from sparseditto.passes.plan import Plan
+
+COMPILE_LIMIT_S = 20.0
+BATCH = 8  # candidates of one generation, at most
+ROUNDS = 6  # for those that may be the best; the final timing, beside the baselines, has rounds of its own
+SPARE = 8  # plans that are compiled ahead beyond those that the budget measures first: about half are refused
+SORTED_NS = 150.0  # an entry, to sort a matrix into another format …
+PACK_S = 2.0  # … and the most that a candidate may take for it
+STEP_NS = 30.0  # a multiply-add of a lane that walks a long row alone …
+WALK_S = 0.5  # … and the most that a candidate may take for that
+UNCACHED = 128 << 20  # bytes that no cache holds: only then the compulsory bound holds
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What measuring a candidate gave: "ok" with microseconds, "wrong", or the code of an error; seconds by part."""
+
+    outcome: str
+    samples_us: tuple[float, ...] = ()
+    check: dict[str, Any] | None = None
+    why: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Bench(Protocol):
+    """What candidates of one task are measured on."""
+
+    def candidate(self, kernel: Kernel, rounds: int, cutoff_us: float | None) -> Sample:
+        """Load and check it the first time; time it, but not well when it is slower than `cutoff_us`."""
+
+    def meanwhile(self) -> bool:
+        """Do a little of the rest of the task; False when nothing is left."""
+
+
+class Compilers:
+    """Processes that compile ahead.  What they made is kept by kernel, sizes and plan, for all matrices."""
+
+    def __init__(self, workers: int) -> None:
+        self._pool = Pool(COMPILER, workers, environment=ONE_THREAD)
+        self._asked: set[Hashable] = set()
+        self.known: dict[Hashable, Done] = {}
+
+    def ask(self, task: CompileTask, plans: Sequence[Plan], first: bool = False) -> None:
+        """Have plans compiled that were not asked for yet; `first` before all that were."""
+        for plan in reversed(plans) if first else plans:
+            key = self.key(task, plan)
+            if key not in self._asked:
+                self._asked.add(key)
+                self._pool.submit(Job(key, "compile", CompileJob(task, plan.to_json()), COMPILE_LIMIT_S), first)
+
+    def put(self, task: CompileTask, plan: Plan, kernel: Kernel) -> None:
+        """Keep what was compiled elsewhere."""
+        key = self.key(task, plan)
+        if key not in self._asked:
+            self._asked.add(key)
+            self.known[key] = Done(key, OK, (kernel.package, kernel.seconds.get("compile", 0.0)))
+
+    def collect(self, timeout_s: float) -> None:
+        """Take what is finished; wait for something at most `timeout_s`."""
+        for _, done in gather([self._pool], timeout_s):
+            self.known[done.key] = done
+
+    @staticmethod
+    def key(task: CompileTask, plan: Plan) -> Hashable:
+        return (task.filename, tuple(sorted(task.sizes.items())), task.chip, plan.digest())
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The matrix whose tasks are tuned.  `described` is what records say of it; `folder` is for kernels of other types."""
+
+    case: str
+    dtype: str
+    folder: Path
+    described: Mapping[str, Any]
+
+
+class Tuner:
+    """Finds the best plan of one task after another.
+
+    `about` is what else times depend on, for the records; `rates` those of the GPU (None: the bound is not known);
+    `known` are plans of earlier results by (case, op, K), the best first.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        workers: int,
+        chip: str,
+        records: Path | None = None,
+        about: Mapping[str, Any] | None = None,
+        rates: Rates | None = None,
+        known: Mapping[tuple[str, str, int], Sequence[str]] | None = None,
+    ) -> None:
+        self.budget, self.chip, self.about, self.rates, self.known = budget, chip, dict(about or {}), rates, known or {}
+        self.compilers = Compilers(workers)
+        self.records = Records(records)
+
+    def __enter__(self) -> Tuner:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.compilers.close()
+        self.records.close()
+
+    def compile_ahead(self, subject: Subject, tasks: Sequence[Prepared]) -> None:
+        """Have the first candidates of all tasks of a matrix compiled, the first task's first."""
+        for prepared in tasks:
+            if prepared.kernel is not None:
+                one = Search(self, subject, prepared)
+                self.compilers.put(one.task, one.first[0], prepared.kernel)
+                self.compilers.ask(one.task, one.first[: one.share() + SPARE])
+
+    def tune(self, subject: Subject, prepared: Prepared, bench: Bench, skip: Collection[str] = ()) -> Tuned:
+        """Search, on what `bench` measures.  `skip` are the digests of plans that may not be run."""
+        return Search(self, subject, prepared).run(bench, skip)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best kernel (None: none was right), whether the search was interrupted, and what a row says of it."""
+
+    kernel: Kernel | None
+    interrupted: bool
+    about: dict[str, Any]
+
+
+class Search:
+    """The search of one task."""
+
+    def __init__(self, tuner: Tuner, subject: Subject, prepared: Prepared) -> None:
+        assert prepared.kernel is not None
+        assert prepared.context is not None
+        self.tuner, self.subject, self.prepared = tuner, subject, prepared
+        self.kernel, self.context = prepared.kernel, prepared.context
+        path = kernel_file(prepared.task.op, subject.dtype, subject.folder)
+        sizes = {int(name[1:]): n for name, n in self.kernel.package.sizes.items()}
+        self.task = CompileTask(path.read_text(), path.name, None, sizes, tuner.chip, plugin_files())
+        self.notes: list[str] = []
+        recorded = self._recorded()
+        base = Plan.from_json(self.kernel.package.plan)
+        plans = [base, *recorded] if recorded else [base, *prepared.first]
+        self.first = list({plan.digest(): plan for plan in plans}.values())
+        self.seconds: dict[str, float] = {}
+        self.trials: dict[str, Trial] = {}
+        self.identities: dict[str, str] = {}
+        self.skip: Collection[str] = ()
+
+    def share(self) -> int:
+        """How many of the first plans are measured, at most, before their neighbours are."""
+        return len(self.first) if self.tuner.budget.candidates is None else -(-self.tuner.budget.candidates // 2)
+
+    def _recorded(self) -> list[Plan]:
+        """The plans that earlier results hold of this task and that can be read still."""
+        plans = []
+        task = self.prepared.task
+        for text in self.tuner.known.get((self.subject.case, task.op, task.k), ()):
+            try:
+                plans.append(Plan.parse(text, self.context.task.kernel))
+            except PlanError as e:
+                self.notes.append(f"not used, {e}: {text}")
+        return plans
+
+    def run(self, bench: Bench, skip: Collection[str]) -> Tuned:
+        start = time.perf_counter()
+        self.bench, self.skip = bench, skip
+        space = Space(self.context)
+        seen = self._open_records()
+        try:
+            found = search(
+                self.first,
+                space.moves,
+                self._evaluate,
+                self.tuner.budget,
+                self._goal_us(),
+                seen=seen,
+                batch=BATCH,
+                most_rounds=ROUNDS,
+            )
+        finally:
+            self.seconds["total"] = time.perf_counter() - start
+        return Tuned(self._best(found), found.stopped == "interrupted", self._about(found))
+
+    def _goal_us(self) -> float | None:
+        """Near the bound the search ends, unless caches may hold the task."""
+        traffic, rates = self.prepared.traffic, self.tuner.rates
+        if traffic is None or rates is None or traffic.compulsory <= UNCACHED:
+            return None
+        return traffic.times_us(rates)["compulsory"]
+
+    def _open_records(self) -> dict[str, Answer]:
+        task, subject = self.prepared.task, self.subject
+        about = {"case": subject.case, "op": task.op, "K": task.k, "dtype": subject.dtype, "chip": self.tuner.chip}
+        about |= {"default": self.kernel.digest, "code": code_digest(plugin_files())}
+        known = self.tuner.records.open(about | dict(subject.described) | self.tuner.about)
+        for digest, trial in known.items():
+            if trial.identity:
+                self.identities.setdefault(trial.identity, digest)
+        self.trials = known
+        return {d: Answer(t.plan, t.outcome, t.samples_us, t.identity, t.why) for d, t in known.items()}
+
+    def _best(self, found: Found) -> Kernel | None:
+        """The kernel of the fastest."""
+        for tried in found.ranking():
+            done = self._compiled(tried.plan)
+            if done.outcome == OK:
+                package, seconds = done.value
+                return Kernel(package, tried.plan.text(), tried.plan.digest(), {"compile": seconds})
+        return None
+
+    def _about(self, found: Found) -> dict[str, Any]:
+        """What the row says of the search; `seconds` are of wall time without what was done meanwhile."""
+        ranking = found.ranking()
+        parts = {name: round(spent, 6) for name, spent in self.seconds.items()}
+        return {
+            "seconds": parts["total"] - parts.get("meanwhile", 0.0),
+            "stopped": found.stopped,
+            "trials": len(found.trials),
+            "measured": len(ranking),
+            "wrong": sum(t.outcome == "wrong" for t in found.trials),
+            "best_us": ranking[0].us if ranking else None,
+            "parts": parts,
+            **({"notes": self.notes} if self.notes else {}),
+        }
+
+    # --- Evaluating -----------------------------------------------------------------------------------
+
+    def _evaluate(self, requests: Sequence[Request]) -> Iterator[Answer]:
+        """Measure what is compiled; while nothing is, do what else there is to do."""
+        waiting = {request.plan.digest(): request for request in requests}
+        for digest, request in list(waiting.items()):
+            why = self.refusal(request.plan)
+            if why:
+                del waiting[digest]
+                yield self._answer(Trial(request.plan, HOPELESS, why=why))
+        self.tuner.compilers.ask(self.task, [request.plan for request in waiting.values()], first=True)
+        while waiting:
+            self.tuner.compilers.collect(0.0)
+            ready = [request for request in waiting.values() if self._key(request.plan) in self.tuner.compilers.known]
+            if not ready:
+                self._idle()
+            for request in ready:
+                del waiting[request.plan.digest()]
+                yield self._measured(request, self._compiled(request.plan))
+
+    def _key(self, plan: Plan) -> Hashable:
+        return Compilers.key(self.task, plan)
+
+    def _idle(self) -> None:
+        with self._part("meanwhile"):
+            busy = self.bench.meanwhile()
+        if not busy:
+            with self._part("wait"):
+                self.tuner.compilers.collect(1.0)
+
+    def _compiled(self, plan: Plan) -> Done:
+        """What came of compiling; waits for it."""
+        self.tuner.compilers.ask(self.task, [plan], first=True)
+        while self._key(plan) not in self.tuner.compilers.known:
+            self._idle()
+        return self.tuner.compilers.known[self._key(plan)]
+
+    def _part(self, name: str) -> Part:
+        return Part(self.seconds, name)
+
+    def refusal(self, plan: Plan) -> str:
+        """Why a plan is not worth a run, or nothing."""
+        if plan.digest() in self.skip:
+            return "it brought the GPU down"
+        features = self.context.features
+        if features is None:
+            return ""
+        pack_s = features.entries * SORTED_NS * 1e-9
+        if is_sorted_anew(plan) and pack_s > PACK_S:
+            return f"storing {features.entries} entries in another order takes about {pack_s:.0f} s"
+        walk_s = walk_seconds(plan, features, self.prepared.task)
+        return f"one lane walks the longest row for about {walk_s:.1f} s" if walk_s > WALK_S else ""
+
+    def _measured(self, request: Request, done: Done) -> Answer:
+        digest = request.plan.digest()
+        before = self.trials.get(digest)
+        if done.outcome != OK:
+            return self._answer(Trial(request.plan, done.outcome, why=done.why, seconds={"compile": done.seconds}))
+        package, compile_s = done.value
+        identity = package_identity(package)
+        first = self.identities.setdefault(identity, digest)
+        if first != digest:
+            why = f"gives the same kernel as {first}"
+            return self._answer(Trial(request.plan, DUPLICATE, why=why, seconds={"compile": compile_s}, identity=identity))
+        kernel = Kernel(package, request.plan.text(), digest, {"compile": compile_s})
+        with self._part("measure"):
+            sample = self.bench.candidate(kernel, request.rounds, request.cutoff_us)
+        if before is None:
+            self.seconds["compile"] = self.seconds.get("compile", 0.0) + compile_s
+        for part, spent in sample.seconds.items():
+            self.seconds[part] = self.seconds.get(part, 0.0) + spent
+        return self._answer(_trial(request.plan, sample, before, compile_s, identity))
+
+    def _answer(self, trial: Trial) -> Answer:
+        """Note a trial; the search gets the samples that are new."""
+        before = self.trials.get(trial.plan.digest())
+        old = len(before.samples_us) if before is not None else 0
+        self.trials[trial.plan.digest()] = trial
+        self.tuner.records.add(trial)
+        return Answer(trial.plan, trial.outcome, trial.samples_us[old:], trial.identity, trial.why)
+
+
+def _trial(plan: Plan, sample: Sample, before: Trial | None, compile_s: float, identity: str) -> Trial:
+    """All that is known of a candidate after one more measurement."""
+    samples = (*(before.samples_us if before else ()), *sample.samples_us)
+    ok = sample.outcome == OK
+    seconds = dict(before.seconds) if before else {"compile": compile_s}
+    for part, spent in sample.seconds.items():
+        seconds[part] = round(seconds.get(part, 0.0) + spent, 6)
+    return Trial(
+        plan=plan,
+        outcome=sample.outcome,
+        us=float(np.median(samples)) if ok else None,
+        iqr_us=spread_us(samples) if ok else None,
+        check=sample.check or (before.check if before else None),
+        why=sample.why,
+        seconds=seconds,
+        samples_us=samples if ok else (),
+        identity=identity,
+    )
+
+
+def best_plans(rows: Sequence[Mapping[str, Any]], dtype: str) -> dict[tuple[str, str, int], tuple[str, ...]]:
+    """The fastest right plan that results hold of each task."""
+    best: dict[tuple[str, str, int], tuple[float, str]] = {}
+    for row in rows:
+        if row.get("kind") == "task" and row.get("dtype") == dtype:
+            for entry in (row, row.get("default_plan") or {}):
+                if entry.get("outcome") == "right" and entry.get("us") and entry.get("plan"):
+                    key = (row["case"], row["op"], row["K"])
+                    best[key] = min(best.get(key, (math.inf, "")), (entry["us"], entry["plan"]))
+    return {key: (plan,) for key, (_, plan) in best.items()}
+
+
+def is_sorted_anew(plan: Plan) -> bool:
+    """Whether the plan stores the entries in another order than CSR has them."""
+    return any(step.options().get("format", "csr") != "csr" for step in plan.steps)
+
+
+def walk_seconds(plan: Plan, features: Features, task: Task) -> float:
+    """How long one lane is busy with the longest row, where the plan does nothing about such rows."""
+    if any(Bottleneck.IMBALANCE in step.relieves for step in plan.steps):
+        return 0.0
+    lanes = max((int(step.options().get("lanes", 1)) for step in plan.steps), default=1)
+    return features.max_row * max(task.k, 1) / lanes * STEP_NS * 1e-9
+
+
+class Part:
+    """Adds the seconds of a `with` block to a dictionary."""
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self._seconds, self._name = seconds, name
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds[self._name] = self._seconds.get(self._name, 0.0) + time.perf_counter() - self._start
