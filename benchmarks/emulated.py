@@ -43,6 +43,11 @@ class Emulation:
 
     def run(self, kernel: Kernel) -> tuple[float, Check]:
         """The cost and the check.  Raises `CheckFailed` when the emulator catches a fault."""
+        cost, output = self.output(kernel)
+        return cost, self.reference.check(lambda rows: output if rows is None else output[rows])
+
+    def output(self, kernel: Kernel) -> tuple[float, Any]:
+        """The cost and the output.  Raises `CheckFailed` when the emulator catches a fault."""
         package = kernel.package
         operand = next(o for o in package.computation.inputs if not o.sparse)
         if self._right is None:
@@ -50,8 +55,7 @@ class Emulation:
             self._right = dense(np, shape, seed_of(self.ready.case, self.task), operand.dtype)
         inputs = prepare(package, bind_package(package, {"A": self.ready.matrix, operand.name: self._right}))
         run = SimtRun(package, Laid(inputs, inputs.arrays, inputs.sizes, {}))
-        cost, output = run.launch(), run.fetch(None, 0)
-        return cost, self.reference.check(lambda rows: output if rows is None else output[rows])
+        return run.launch(), run.fetch(None, 0)
 
 
 def emulated_row(bench: Emulation, kernel: Kernel) -> dict[str, Any]:

@@ -104,6 +104,17 @@ class DeviceCase:
                 measurement.close()
             cp.get_default_memory_pool().free_all_blocks()
 
+    def repeated(self, prepared: Prepared, times: int) -> tuple[int, bool]:
+        """How many of `times` runs of the task's kernel gave other bits than the first, and whether the last one is right.
+
+        Raises `CheckFailed` when the kernel faults.
+        """
+        measurement = _Measurement(self, prepared, Rates(), ())
+        try:
+            return measurement.repeated(times)
+        finally:
+            measurement.close()
+
     def _uploaded(self) -> dict[Place, Any]:
         """What of the matrix is on the GPU, by where it is on the host: a plan that packs CSR as it is uploads nothing."""
         csr = self.ready.matrix
@@ -211,6 +222,16 @@ class _Measurement:
         for rivals in (csr, row_major, col_major):
             kept |= {name for name, us in rivals.items() if us <= CLOSE * min(rivals.values())}
         return kept
+
+    def repeated(self, times: int) -> tuple[int, bool]:
+        loaded, first, differing = self._load(self.kernel), None, 0
+        for _ in range(times):
+            self._run_once(loaded)
+            bits = loaded.out.view(f"u{loaded.out.dtype.itemsize}")
+            if first is None:
+                first = bits.copy()
+            differing += bool((bits != first).any())
+        return differing, self._verdict(loaded.out)["outcome"] == "right"
 
     # --- Candidates
 

@@ -21,7 +21,10 @@ Place = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Laid:
-    """The packed arrays of one package by buffer name, on the GPU; all sizes; bytes; what packing took the first time."""
+    """The packed arrays of one package by buffer name; all sizes; bytes; what packing took the first time.
+
+    Arrays that the kernel only reads are on the GPU, shared by all packages; what it writes too is on the host, to be copied.
+    """
 
     arrays: dict[str, Any]
     sizes: dict[str, int]
@@ -54,10 +57,12 @@ class Packed:
         start = time.perf_counter()
         made = auxiliary(package, found.layout.arrays, found.recipes)
         found.seconds.setdefault(recipes, time.perf_counter() - start)
-        names = {b.name: f"{b.recipe}/{b.name.rsplit('.', 1)[1]}" for b in package.buffers if b.recipe}
+        names = {b.name: f"{b.recipe}/{b.name.rsplit('.', 1)[1]}/{b.dtype}" for b in package.buffers if b.recipe}
         host = found.layout.arrays | made
         arrays = {
-            b.name: self._place(found, names.get(b.name, b.name), host[b.name]) for b in package.buffers if b.name in host
+            b.name: self._place(found, names.get(b.name, b.name), host[b.name]) if b.access == "read" else host[b.name]
+            for b in package.buffers
+            if b.name in host
         }
         computation, prefix = package.computation, f"{package.computation.sparse.name}."
         extents = dict.fromkeys(computation.output.dims, k) | dict(zip(computation.sparse.dims, found.extents, strict=True))
