@@ -15,6 +15,8 @@ RESIDENT = 1 << 18  # threads that a large GPU holds at a time: fewer leave it i
 SHORT_ROW = 24  # entries: the lanes of a shorter row need fewer each
 STEP_US = 0.8  # one step of a lane's walk over its entries: a coordinate, then what it points to
 UNROLL = 4  # entries a step
+MOST_TILES = 9  # columns that a lane holds: so many sums, and the loads of UNROLL entries
+ROW_UNITS = 12  # what a row costs each of its lanes, where one column of an entry costs 1
 LAUNCH_US = 2.5
 BYTES_PER_US = 3e6
 
@@ -120,13 +122,8 @@ def _columns(task: Task, features: Features | None, target: Target) -> list[Pass
         width //= 2
     if columns // width < 4 and width > 2 and rows * columns // width >= RESIDENT:
         width //= 2  # few columns, many rows: more lanes a row read neighbouring entries together
-    jam = 2 if columns // width >= 16 and columns // width % 2 == 0 else 1
-    lanes = 1
-    while lanes < target.warp_size and lanes * width * jam < columns:
-        lanes *= 2
-    groups = 1
-    if columns // (width * jam) % lanes == 0:
-        groups = _power_of_two(min(mean / UNROLL, RESIDENT / max(rows * lanes, 1), target.warp_size / lanes))
+    jam, lanes = _tiles(columns // width, mean, target)
+    groups = _power_of_two(min(mean / UNROLL, RESIDENT / max(rows * lanes, 1), target.warp_size / lanes))
     steps: list[Pass] = []
     if _held_up(task, features, groups):
         entries = features.entries if features is not None else 0
@@ -138,3 +135,23 @@ def _columns(task: Task, features: Features | None, target: Target) -> list[Pass
         steps.append(_make("jam-columns", factor=jam))
     share = _make("rows-to-subgroups", lanes=lanes * groups, groups=groups, share="columns")
     return [*steps, share, _make("unroll", factor=UNROLL)]
+
+
+def _tiles(vectors: int, mean: float, target: Target) -> tuple[int, int]:
+    """Tiles of columns that are computed together, and lanes that share a tile, for so many vectors of columns.
+
+    Where lanes fill a tile exactly: one tile, two from 16 vectors on.  Otherwise what is cheapest: an entry costs each lane
+    two units, its part of what a row costs, and one unit a tile; a load that all lanes do together costs the L1 cache eight.
+    """
+    if vectors & (vectors - 1) == 0:
+        jam = 2 if vectors >= 16 else 1
+        return jam, _power_of_two(vectors / jam, most=target.warp_size)
+    choices: list[tuple[float, int, int]] = []
+    for jam in range(1, MOST_TILES + 1):
+        tile = -(-vectors // jam)
+        lanes = _power_of_two(2 * tile - 1, most=target.warp_size)
+        cost = -(-tile // lanes) * (lanes * (2 + ROW_UNITS / max(mean, 1.0) + jam) + 8 * jam)
+        if tile * (jam - 1) < vectors:  # else a tile is empty
+            choices.append((cost, jam, lanes))
+    _, jam, lanes = min(choices)
+    return jam, lanes

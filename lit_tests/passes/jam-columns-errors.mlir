@@ -1,12 +1,12 @@
-// RUN: not ditto-opt -p jam-columns --split-input-file %s 2>&1 | FileCheck %s
-// RUN: not ditto-opt -p 'jam-columns{factor=5}' %s 2>&1 | FileCheck %s --check-prefix=VALUE
+// RUN: not ditto-opt -p 'jam-columns{factor=8}' --split-input-file %s 2>&1 | FileCheck %s
+// RUN: not ditto-opt -p 'jam-columns{factor=10}' %s 2>&1 | FileCheck %s --check-prefix=VALUE
 // RUN: not ditto-opt -p 'jam-columns{factors=4}' %s 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not ditto-opt -p 'jam-column' %s 2>&1 | FileCheck %s --check-prefix=TYPO
 // RUN: not ditto-opt -p 'jam-columns{factor=3},jam-columns' %s 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not ditto-opt -p 'unroll,jam-columns' %s 2>&1 | FileCheck %s --check-prefix=UNROLLED
 // RUN: not ditto-opt -p 'rows-to-threads,jam-columns' %s 2>&1 | FileCheck %s --check-prefix=MAPPED
 
-// VALUE:    ditto-opt: bad-plan: jam-columns: factor=5 is not one of (1, 2, 3, 4, 8)
+// VALUE:    ditto-opt: bad-plan: jam-columns: factor=10 is not one of (1, 2, 3, 4, 5, 6, 7, 8, 9)
 // OPTION:   ditto-opt: bad-plan: jam-columns: no option 'factors'; did you mean 'factor'?; it has factor
 // TYPO:     ditto-opt: bad-plan: no pass is named 'jam-column'; did you mean 'jam-columns'?
 // TWICE:    ditto-opt: not-applicable: jam-columns: does not go with
@@ -15,7 +15,7 @@
 
 #CSR = #sparse_tensor.encoding<{map = (i, j) -> (i : dense, j : compressed)}>
 
-// CHECK: ditto-opt: not-applicable: jam-columns: 9 steps of the column loop do not make 2 equal tiles
+// CHECK: ditto-opt: not-applicable: jam-columns: 9 steps of the column loop make 5 tiles of 2, not 8
 func.func @nine(%A: tensor<?x?xf32, #CSR>, %B: memref<?x9xf32>, %C: memref<?x9xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -2,6 +2,7 @@
 // RUN: ditto-opt -p 'rows-to-subgroups{lanes=8 share=columns},canonicalize,cse' %s | FileCheck %s --check-prefix=COLUMNS
 // RUN: ditto-opt -p 'rows-to-subgroups{lanes=4 share=entries},canonicalize,cse' %s | FileCheck %s --check-prefix=ENTRIES
 // RUN: ditto-opt -p 'vectorize{width=4},rows-to-subgroups{lanes=8 groups=4},canonicalize,cse' %s | FileCheck %s --check-prefix=GROUPS
+// RUN: ditto-opt -p 'rows-to-subgroups{lanes=16 groups=2},canonicalize,cse' %s | FileCheck %s --check-prefix=TAIL
 // RUN: ditto-opt -p 'unroll{factor=2},rows-to-subgroups{lanes=8},canonicalize,cse' %s | FileCheck %s --check-prefix=UNROLLED
 // RUN: ditto-opt -p 'vectorize{width=4},rows-to-subgroups{lanes=2},canonicalize,cse' %s | FileCheck %s --check-prefix=VECTORS
 
@@ -256,3 +257,27 @@ func.func @spmm_dynamic(%A: tensor<?x?xf32, #CSR>, %B: memref<?x?xf32>, %C: memr
   }
   return
 }
+
+// Groups whose lanes have not equally many columns: all take equally many turns, each at a column that exists.
+// TAIL-LABEL: func.func @spmm_fewer
+// TAIL:         %[[INSIDE:.*]] = arith.cmpi ult, %[[PLACE:.*]], %c5
+// TAIL-NEXT:    %[[K:.*]] = arith.select %[[INSIDE]], %[[PLACE]], %c0
+// TAIL:         "ditto.lane_reduce"
+// TAIL:         %[[STORES:.*]] = arith.andi %{{.*}}, %[[INSIDE]]
+// TAIL-NEXT:    scf.if %[[STORES]] {
+// TAIL-NEXT:      memref.store %{{.*}}, %{{.*}}[%{{.*}}, %[[K]]]
+
+// TAIL-LABEL: func.func @spmm_more
+// TAIL:         scf.for %[[START:.*]] = %c0 to %c33 step %c8 {
+// TAIL-NEXT:      %[[COLUMN:.*]] = arith.addi %[[START]], %{{.*}}
+// TAIL-NEXT:      %[[INSIDE:.*]] = arith.cmpi ult, %[[COLUMN]], %c33
+// TAIL-NEXT:      %[[K:.*]] = arith.select %[[INSIDE]], %[[COLUMN]], %[[START]]
+// TAIL:           "ditto.lane_reduce"
+// TAIL:           %[[STORES:.*]] = arith.andi %{{.*}}, %[[INSIDE]]
+// TAIL-NEXT:      scf.if %[[STORES]] {
+// TAIL-NEXT:        memref.store %{{.*}}, %{{.*}}[%{{.*}}, %[[K]]]
+
+// TAIL-LABEL: func.func @spmm_dynamic
+// TAIL:         %[[KS:.*]] = memref.dim
+// TAIL:         scf.for %{{.*}} = %c0 to %[[KS]] step %c8 {
+// TAIL:           "ditto.lane_reduce"

@@ -42,6 +42,7 @@ class RowsToSubgroups(SchedulePass):
     neighbouring columns.  With ``share=entries`` they take the stored entries of the row in turn, and the partial sums
     meet in a `ditto.lane_reduce`; lane 0 stores.  ``share=auto`` takes columns where there are any.  With ``groups=n`` the
     lanes share both: they make n groups, which take the stored entries in turn, and the lanes of a group share the columns.
+    All lanes reach the reduction then: one that has no column left computes the first lane's again, and does not store it.
 
     Before::
 
@@ -105,12 +106,6 @@ class RowsToSubgroups(SchedulePass):
             raise NotApplicable(f"needs one loop over dense columns, not {len(nest.columns)}", where=self.name)
         if self.lanes % groups:
             raise NotApplicable(f"{self.lanes} lanes do not make {groups} groups", where=self.name)
-        trips = nest.columns[0].trip_count
-        if groups > 1 and (trips is None or trips % (self.lanes // groups)):
-            raise NotApplicable(
-                f"the {self.lanes // groups} lanes of a group must have equally many columns, so that all reach the reduction",
-                where=self.name,
-            )
         return nest.columns[0]
 
     def _entry_loop(self, nest: LoopNest) -> Loop:
@@ -134,6 +129,7 @@ class _Sharing:
         self.place = lane if groups == 1 else b.rem(lane, b.index(self.width))
         self.group = b.div(lane, b.index(self.width))
         self.columns, self.entries = columns, entries
+        self.inside: ir.Value | None = None  # whether the lane has a column of its own, where some have none
 
     def build(self, ops: list[ir.OpView], values: Values) -> None:
         if self.columns is not None:
@@ -149,24 +145,36 @@ class _Sharing:
             clone_to(ops, self.entries.op, values, self._share_entries)
 
     def _share_columns(self, rest: list[ir.OpView], values: Values) -> None:
-        """Every `width`-th column; no loop where each lane has at most one."""
+        """Every `width`-th column; no loop where each lane has at most one.
+
+        Where entries are shared too, all lanes take equally many turns, each at a column that exists.
+        """
         loop = self.columns
         assert loop is not None
         lower, upper, step = (values.get(v, v) for v in (loop.lower, loop.upper, loop.step))
         first = b.add(lower, b.mul(self.place, step))
         trips = loop.trip_count
+        stride = b.mul(step, b.index(self.width))
 
         def columns(iv: ir.Value, _: list[ir.Value]) -> tuple[ir.Value, ...]:
             self._clone(body_ops(loop.body), {**values, loop.iv: iv})
             return ()
 
-        if trips == self.width:
+        def clamped(start: ir.Value, _: list[ir.Value]) -> tuple[ir.Value, ...]:
+            column = b.add(start, b.mul(self.place, step))
+            self.inside = arith.cmpi(arith.CmpIPredicate.ult, column, upper)
+            return columns(arith.select(self.inside, column, start), [])
+
+        few = trips is not None and trips <= self.width
+        if self.entries is not None and (trips is None or trips % self.width):
+            clamped(lower, []) if few else b.for_loop(lower, upper, stride, [], clamped)
+        elif trips == self.width:
             columns(first, [])
-        elif trips is not None and trips < self.width:
+        elif few:
             with b.if_then(arith.cmpi(arith.CmpIPredicate.ult, first, upper)):
                 columns(first, [])
         else:
-            b.for_loop(first, upper, b.mul(step, b.index(self.width)), [], columns)
+            b.for_loop(first, upper, stride, [], columns)
         clone_ops(rest, values)
 
     def _share_entries(self, rest: list[ir.OpView], values: Values) -> None:
@@ -179,7 +187,8 @@ class _Sharing:
             collective("ditto.lane_reduce", part, combiner, lanes=self.groups, **stride)
             for part in self._partial_sums(loop, combiner, values)
         ]
-        with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, self.group, b.index(0))):
+        leads = arith.cmpi(arith.CmpIPredicate.eq, self.group, b.index(0))
+        with b.if_then(leads if self.inside is None else arith.andi(leads, self.inside)):
             results = dict(values)
             for k, total in enumerate(totals):
                 initial = take_initial(loop, values, k)  # only the first group reads it
