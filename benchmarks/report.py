@@ -6,6 +6,9 @@
 Only right results count.  A baseline that failed or is wrong is left out of the best, and a task without any is left out of the
 means; a task without a right result of ours counts as slower, by a ratio of 0.  Matrices of fewer than 1000 nonzeros are
 outside of the suite's range: they are run and checked, and are not in the means.
+
+Types, caches and kinds of plans are not mixed in a table of means.  Targets, families, peers and plots are about the
+headline: tuned plans where a task has them, else the default plan.
 """
 
 from __future__ import annotations
@@ -65,6 +68,16 @@ class Results:
         """Type, caches and plans of the groups that may not be mixed, float32 warm first, tuned plans before others."""
         found = {(row["dtype"], row["caches"], row["plans"]) for row in self.rows if row["device"] == "cuda"}
         return sorted(found, key=lambda s: (s[0] != "float32", s[1] != "warm", s[2] != "tuned", s[2]))
+
+    def headline(self) -> list[Row]:
+        """Of the first type and caches: the tuned row of each task where there is one, else the one by default."""
+        if not self.settings():
+            return []
+        dtype, caches, plans = self.settings()[0]
+        if plans not in ("tuned", "default"):
+            return self.of((dtype, caches, plans))
+        found = {(r["case"], r["op"], r["K"]): r for kind in ("default", "tuned") for r in self.of((dtype, caches, kind))}
+        return list(found.values())
 
     def of(self, setting: tuple[str, str, str]) -> list[Row]:
         dtype, caches, plans = setting
@@ -377,13 +390,46 @@ def report(results: Results, ops: Sequence[str]) -> str:
             "wins, slower and worst are against the best CSR algorithm; bounds are shares of our time, over 1 M nonzeros."
         )
         parts.append(means(groups(rows)))
+        if any("tuning" in row for row in rows):
+            parts += ["### Tuned over default", gains(rows)]
         if number_of == 0:
-            parts += ["### Targets", target_table(every, ops), "### By family", families(rows)]
-            beside = peers(rows)
-            parts += ["### Beside published kernels (microseconds)", beside] if beside else []
+            parts += _headline([row for row in results.headline() if row["op"] in ops], ops)
         parts += ["### Worst ten", worst(rows), "### Costs before the first call (medians)", costs(rows)]
         parts += ["### Not right or failed", failures(every) or "Nothing."]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _headline(every: list[Row], ops: Sequence[str]) -> list[str]:
+    """Targets, families and peers."""
+    rows = [row for row in every if row.get("nnz", 0) >= LEAST_NNZ]
+    kinds = [f"{sum(r['plans'] == kind for r in every)} tasks with {kind} plans" for kind in ("tuned", "default")]
+    mixed = len({row["plans"] for row in every}) > 1
+    parts = ["### Targets", f"Of {' and '.join(kinds)}, also by family and beside peers." if mixed else ""]
+    parts += [target_table(every, ops), "### By family", families(rows)]
+    beside = peers(rows)
+    return [*parts, *(["### Beside published kernels (microseconds)", beside] if beside else [])]
+
+
+def gains(rows: Sequence[Row]) -> str:
+    """How many times faster the tuned plan is than the default one, and what finding it took."""
+    body = []
+    for name, part in groups(rows):
+        pairs = [(row, default_us(row), ours(row)) for row in part if "tuning" in row]
+        found = [before / after for _, before, after in pairs if before and after]
+        seconds = [row["tuning"]["seconds"] for row, _, _ in pairs]
+        counts = [row["tuning"].get("measured", 0) for row, _, _ in pairs]
+        kept = sum(ratio <= 1.01 for ratio in found)
+        cells = [number(geomean(found)), number(max(found, default=None)), percent(kept / len(found) if found else None)]
+        body.append(
+            [name, str(len(pairs)), *cells, number(median(counts), 0), number(median(seconds), 2), number(sum(seconds), 0)]
+        )
+    head = ["", "tasks", "geomean", "most", "default as good", "measured (median)", "seconds (median)", "seconds in all"]
+    return table(head, body)
+
+
+def default_us(row: Row) -> float | None:
+    """Microseconds of the default plan in a tuned run; ours where the search kept that plan."""
+    return ours(row["default_plan"]) if row.get("default_plan") else ours(row)
 
 
 # --- Plots ------------------------------------------------------------------------------------------------
@@ -454,7 +500,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"no results: {', '.join(absent) or 'benchmarks/results holds none'}", file=sys.stderr)
         return 2
     results, ops = Results(files), args.ops.split(",")
-    headline = results.of(results.settings()[0]) if results.settings() else []
+    headline = results.headline()
     if args.check:
         lines = missed(headline, ops)
         print("\n".join(lines) if lines else f"all {len(targets(ops))} targets are met")

@@ -424,6 +424,38 @@ def test_the_last_row_of_a_task_counts(tmp_path: Path) -> None:
     assert row["us"] == 2.0
 
 
+def tuned(row: dict[str, Any], gain: float) -> dict[str, Any]:
+    """The row of a tuned run that found a plan `gain` times faster; by 1 it kept the default one."""
+    about = {"plans": "tuned", "tuning": {"seconds": 1.5, "measured": 12}}
+    if gain == 1:
+        return row | about
+    default = {"plan": "p", "digest": "d", "us": row["us"], "outcome": "right"}
+    return row | about | {"us": row["us"] / gain, "default_plan": default}
+
+
+def test_tuned_plans_are_the_headline_and_stand_apart(
+    tmp_path: Path, results: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where only some tasks are tuned, targets are about these and the others by default; tables of means mix nothing."""
+    path, more = results(), tmp_path / "tuned.jsonl"
+    rows = [tuned(task_row(case, "spmv", 0), gain) for case, gain in zip(suite("full")[30:33], (1, 2, 4), strict=True)]
+    more.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = report.Results([more, path])
+    assert found.settings() == [("float32", "warm", "tuned"), ("float32", "warm", "default")]
+    headline = {(r["case"], r["op"], r["K"]): r for r in found.headline()}
+    assert len(headline) == 5 * len(suite("full"))
+    assert all(headline[r["case"], "spmv", 0]["plans"] == "tuned" for r in rows)
+    assert report.main([str(more), str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "| SpMV | 3 | 2.00 | 4.00 | 33% | 12 | 1.50 | 4 |" in text
+    assert f"Of 3 tasks with tuned plans and {len(headline) - 3} tasks with default plans" in text
+    assert text.index("plans: tuned") < text.index("### Targets") < text.index("plans: default")
+    assert text.count("### Targets") == 1
+    assert report.main([str(path), str(more), "--check"]) == 0
+    only = report.Results([path])
+    assert [r["plans"] for r in only.headline()] == ["default"] * len(headline)
+
+
 def test_every_target_can_be_computed() -> None:
     for target in report.targets(["spmv", "spmm"]):
         assert target["metric"] in report.METRICS
