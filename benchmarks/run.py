@@ -382,7 +382,7 @@ def self_test() -> int:
     wrong = cusparse.self_test()
     print(f"rates: {measure_rates()}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        for extra in ([], ["--cold"], ["--dtype", "float64"]):
+        for extra in ([], ["--cold"], ["--dtype", "float64"], ["--plans", "tuned", "--budget", "6,20s"]):
             out = Path(folder) / "self-test.jsonl"
             code = main(["--suite", "smoke", "--out", str(out), "--K", "8,33", "--col-major", *extra])
             bad = [row for row in read_rows(out) if row["kind"] == "task" and row["outcome"] != "right"]
