@@ -127,7 +127,7 @@ def run(
 def _run_cuda(package: KernelPackage, inputs: Inputs, rounds: int) -> tuple[NDArray[Any], Timing | None]:
     from sparseditto.compiler.runtimes.cuda import CudaSession
 
-    with CudaSession(package, inputs.sizes) as session:
+    with CudaSession(package, inputs.sizes, scalars=inputs.scalars) as session:
         session.upload({b.name: inputs.arrays[b.name] for b in package.buffers if b.access != "write"})
         session.launch()
         output = take(inputs, np.asarray(session.download(package.computation.output.name)))

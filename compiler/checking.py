@@ -97,7 +97,7 @@ class Checker:
         if windows in self._known:
             return self._known[windows]
         if windows == ((0, self.extent),):
-            found = evaluate(self.computation, self.inputs.matrix, self.inputs.dense, self.inputs.initial)
+            found = evaluate(self.computation, self.inputs.matrix, self.inputs.dense, self.inputs.initial, self.inputs.scalars)
         else:
             found = self._evaluate(np.concatenate([np.arange(start, end) for start, end in windows]))
         if keep:
@@ -119,7 +119,7 @@ class Checker:
         initial = self.inputs.initial
         if initial is not None:
             initial = _take(self.computation.output, initial, taken)
-        return evaluate(self.computation, matrix.tocsr(), dense, initial)
+        return evaluate(self.computation, matrix.tocsr(), dense, initial, self.inputs.scalars)
 
 
 def _take(operand: Operand, array: np.ndarray[Any, Any], taken: Mapping[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

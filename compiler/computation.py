@@ -12,6 +12,8 @@ from typing import Any
 from sparseditto.dialects.encoding import Encoding
 from sparseditto.dialects.errors import InputError
 
+SCALAR = "scalar"  # the instruction that reads a scalar argument
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -45,23 +47,34 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Scalar:
+    """One number that a launch is given.  `dtype` is NumPy's name (float32, float64)."""
+
+    name: str
+    argument: int
+    dtype: str
+
+
+@dataclass(frozen=True)
 class Instruction:
-    """One scalar operation of the body: `op` is an MLIR name; arguments are value numbers.
+    """One scalar operation of the body: `op` is an MLIR name, or `SCALAR`; arguments are value numbers.
 
     Values are numbered: inputs in order, then the output's old value, then one per instruction.
-    `constant` is the value of an `arith.constant`.
+    `constant` is the value of an `arith.constant`; `scalar` names the argument that a `SCALAR` reads.
     """
 
     op: str
     arguments: tuple[int, ...] = ()
     constant: float | None = None
+    scalar: str | None = None
 
 
 @dataclass(frozen=True)
 class Computation:
     """`output[dims] = body(inputs[dims]…, output[dims])` over the iteration space, reduced where dims are missing.
 
-    `initial` is the value that the output starts from, or None when the output operand itself is read.
+    `initial` is the value that the output starts from, or None when the output operand itself is read.  It is multiplied
+    by `initial_scale`, scalars by name and constants; where their product is 0 the output's old value is not read.
     """
 
     entry: str
@@ -72,6 +85,8 @@ class Computation:
     initial: float | None
     body: tuple[Instruction, ...]
     result: int
+    scalars: tuple[Scalar, ...] = ()
+    initial_scale: tuple[str | float, ...] = ()
 
     @property
     def sparse(self) -> Operand:
@@ -111,6 +126,8 @@ class Computation:
                     "inputs": tuple(Operand.from_json(o) for o in data["inputs"]),
                     "output": Operand.from_json(data["output"]),
                     "body": tuple(Instruction(**{**i, "arguments": tuple(i["arguments"])}) for i in data["body"]),
+                    "scalars": tuple(Scalar(**s) for s in data.get("scalars", ())),
+                    "initial_scale": tuple(data.get("initial_scale", ())),
                 }
             )
         except (KeyError, TypeError) as e:

@@ -77,7 +77,8 @@ class SimtRun:
         return (self._cost(),) * rounds
 
     def _cost(self) -> float:
-        return sum(1 + math.prod(launch.grid) * launch.threads / 1000 for launch in resolve(self._package, self._inputs.sizes))
+        launches = resolve(self._package, self._inputs.sizes, self._inputs.scalars)
+        return sum(1 + math.prod(launch.grid) * launch.threads / 1000 for launch in launches)
 
     def resources(self) -> None:
         return None
@@ -225,7 +226,7 @@ class CudaDevice:
         if working is None or (working.shape, working.dtype) != (array.shape, array.dtype):
             working = self._working[output] = _Array(array.shape, array.dtype)
         start = self._on_gpu(laid, output) if laid.inputs.initial is not None else None
-        return CudaRun(package, laid.sizes, {**arrays, output: working}, working, start, self._ordinal)
+        return CudaRun(package, laid, {**arrays, output: working}, working, start, self._ordinal)
 
     def _on_gpu(self, laid: Laid, name: str) -> _Array:
         key, array = laid.keys[name], laid.arrays[name]
@@ -246,14 +247,14 @@ class CudaRun:
     def __init__(
         self,
         package: KernelPackage,
-        sizes: Mapping[str, int],
+        laid: Laid,
         arrays: Mapping[str, Any],
         output: _Array,
         start: _Array | None,
         ordinal: int,
     ) -> None:
         self._output, self._start = output, start
-        self._session = cuda.CudaSession(package, sizes, ordinal)
+        self._session = cuda.CudaSession(package, laid.sizes, ordinal, laid.inputs.scalars)
         try:
             self._session.upload(arrays)
         except DittoError:

@@ -54,9 +54,11 @@ def fingerprint(computation: Computation) -> str:
         "iterators": data["iterators"],
         "operands": [(o.dims, o.dtype, o.sparse) for o in computation.operands],
         "initial": computation.initial,
-        "body": data["body"],
+        "body": [{name: value for name, value in i.items() if name != "scalar" or value} for i in data["body"]],
         "result": computation.result,
     }
+    if computation.initial_scale:
+        key["initial_scale"] = computation.initial_scale
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +33,8 @@ class Inputs:
     """Everything that a launch needs.
 
     `arrays` holds every buffer by name; `sizes` every size; `matrix` and `dense` are what the reference computes with
-    (values already rounded to the kernel's dtype); `initial` is the output before the launch where the kernel reads it.
+    (values already rounded to the kernel's dtype); `initial` is the output before the launch where the kernel reads it;
+    `scalars` are the numbers by name.
     """
 
     matrix: sp.csr_array
@@ -44,6 +45,7 @@ class Inputs:
     output_shape: tuple[int, ...]
     pack_seconds: float
     notes: tuple[str, ...] = ()
+    scalars: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,11 @@ def prepare(package: KernelPackage, problem: Problem, seed: int = 0) -> Inputs:
     """Lay out the matrix and the dense operands; those that are not bound are random in [-1, 1).
 
     Blocked formats work on whole blocks: dense operands are padded with zeros to them.
-    Raises `InputError` when the sparse operand is not bound or a size is not known.
+    Raises `InputError` when the sparse operand or a scalar is not bound or a size is not known.
     """
     computation = package.computation
     sparse = computation.sparse
+    scalars = {scalar.name: problem.scalar(scalar) for scalar in computation.scalars}
     bound = _bound(problem, sparse)
     laid = lay_out(package, problem)
     matrix, notes = _rounded(bound.csr, sparse)
@@ -109,7 +112,7 @@ def prepare(package: KernelPackage, problem: Problem, seed: int = 0) -> Inputs:
         if source is not None and shape != source.shape:
             notes += (f"{operand.name}: padded from {source.shape} to {shape}, whole blocks",)
     shape = problem.shape(computation.output)
-    return Inputs(matrix, dense, initial, arrays, laid.sizes, shape, laid.seconds, notes)
+    return Inputs(matrix, dense, initial, arrays, laid.sizes, shape, laid.seconds, notes, scalars)
 
 
 Recipes = MutableMapping[str, Mapping[str, np.ndarray]]
@@ -128,7 +131,7 @@ def auxiliary(package: KernelPackage, arrays: Mapping[str, np.ndarray], cache: R
     for buffer in buffers:
         if buffer.recipe not in made:
             made[buffer.recipe] = run_recipe(Recipe.parse(buffer.recipe), packed)
-    return {b.name: made[b.recipe][b.name.rsplit(".", 1)[1]] for b in buffers}
+    return {b.name: made[b.recipe][b.name.rsplit(".", 1)[1]].astype(b.dtype, copy=False) for b in buffers}
 
 
 def _bound(problem: Problem, sparse: Operand) -> Matrix:
@@ -186,7 +189,7 @@ def run_simt(package: KernelPackage, inputs: Inputs, checks: bool = True, module
 
     module = module or SimtModule(package.mlir, checks=checks)
     arrays = {name: array.copy() if package.writes(name) else array for name, array in inputs.arrays.items()}
-    for launch in resolve(package, inputs.sizes):
+    for launch in resolve(package, inputs.sizes, inputs.scalars):
         arguments = [arrays[a] if isinstance(a, str) else a for a in launch.arguments]
         module.launch(launch.kernel, launch.grid, launch.block, arguments, shared_bytes=launch.shared_bytes)
     return take(inputs, arrays[package.computation.output.name])
@@ -194,5 +197,5 @@ def run_simt(package: KernelPackage, inputs: Inputs, checks: bool = True, module
 
 def check(computation: Computation, inputs: Inputs, result: np.ndarray) -> Check:
     """Compare with float64."""
-    expected, scale = evaluate(computation, inputs.matrix, inputs.dense, inputs.initial)
+    expected, scale = evaluate(computation, inputs.matrix, inputs.dense, inputs.initial, inputs.scalars)
     return compare(result, expected, scale)

@@ -11,7 +11,8 @@ from pathlib import Path
 from mlir import ir
 from mlir.passmanager import PassManager
 
-from sparseditto.compiler.computation import Computation, Instruction, Operand
+from sparseditto.compiler.computation import SCALAR, Computation, Instruction, Operand, Scalar
+from sparseditto.compiler.normalise import normalise, reads_sparse, scalar_factors
 from sparseditto.dialects.binding import (
     argument_attributes,
     defining_op,
@@ -27,7 +28,9 @@ from sparseditto.dialects.errors import InputError, Unsupported, did_you_mean
 from sparseditto.passes.nest import COMBINERS
 
 _DTYPES = {"f32": "float32", "f64": "float64"}
+_SCALARS = {"f32": "float32", "f64": "float64"}
 _SUPPORT_OPS = {"arith.constant", "tensor.dim", "tensor.empty", "linalg.fill", "func.return"}
+_SCALAR_OPS = {"arith.cmpf", "arith.mulf", "arith.extf", "arith.truncf"}
 _BODY_OPS = {
     *COMBINERS,
     "arith.subf",
@@ -77,9 +80,12 @@ def read_kernel(source: str, filename: str = "-", entry: str | None = None) -> K
         for name, attribute in zip(names, attributes, strict=True):
             attribute["ditto.name"] = ir.StringAttr.get(name)
         set_signature(func, attributes)
+    _check_scalars(func, names)
     op = _the_linalg_op(func)
-    _check_support(func, op)
-    return Kernel(module, _Reader(module, symbol, names, str(op_name(op))).read(), _place(op))
+    name, place = op_name(op), _place(op)
+    normalise(module, func)
+    _check_support(func)
+    return Kernel(module, _Reader(module, symbol, names, name).read(), place)
 
 
 def read_kernel_file(path: Path, entry: str | None = None) -> Kernel:
@@ -153,24 +159,44 @@ def argument_names_in_text(source: str, symbol: str) -> list[str]:
     return names
 
 
+def _check_scalars(func: ir.OpView, names: Sequence[str]) -> None:
+    for name, argument in zip(names, func.regions[0].blocks[0].arguments, strict=True):
+        if not isinstance(argument.type, ir.ShapedType) and str(argument.type) not in _SCALARS:
+            raise Unsupported(
+                f"the argument '{name}' of type {argument.type} is not supported: scalars are f32 or f64", where=_place(func)
+            )
+
+
 def _the_linalg_op(func: ir.OpView) -> ir.OpView:
-    ops = [op for op in walk(func) if op_name(op).startswith("linalg.") and op_name(op) not in ("linalg.fill", "linalg.yield")]
-    ops = [op for op in ops if op.operation.parent == func.operation]
-    if len(ops) != 1:
+    """The op with the sparse operand; others may scale its result or what it starts from."""
+    ops = [op for op in func.regions[0].blocks[0] if op_name(op).startswith("linalg.") and op_name(op) != "linalg.fill"]
+    main = ops if len(ops) == 1 else [op for op in ops if reads_sparse(func, op)]
+    if len(main) != 1:
         raise Unsupported(
-            f"the function has {len(ops)} linalg ops (linalg.fill aside); exactly one is compiled at a time",
+            f"the function has {len(ops)} linalg ops (linalg.fill aside), {len(main)} of them with a sparse operand; "
+            "exactly one is compiled at a time, with others that scale its result",
             where=_place(func),
         )
-    return ops[0]
+    return main[0]
 
 
-def _check_support(func: ir.OpView, op: ir.OpView) -> None:
-    for other in func.regions[0].blocks[0]:
-        if other != op and op_name(other) not in _SUPPORT_OPS:
-            raise Unsupported(f"'{op_name(other)}' is not supported beside the linalg op", where=_place(other))
-    end = list(func.regions[0].blocks[0])[-1]
-    if list(end.operands) != list(op.results):
+def _check_support(func: ir.OpView) -> None:
+    """Raise `Unsupported` for what neither the kernel's form nor the reading of its parts accounts for."""
+    *ops, end = func.regions[0].blocks[0]
+    result = defining_op(end.operands[0]) if len(end.operands) == 1 else None
+    if result is not None and op_name(result) == "arith.truncf":
+        result = defining_op(result.operands[0])
+    if result is None or not op_name(result).startswith("linalg."):
         raise Unsupported("the function must return the result of its linalg op", where=_place(end))
+    for other in ops:
+        known = op_name(other) in _SUPPORT_OPS or op_name(other) in _SCALAR_OPS or other == result
+        if not known and not _is_scaling(other, result):
+            raise Unsupported(f"'{op_name(other)}' is not supported beside the linalg op", where=_place(other))
+
+
+def _is_scaling(op: ir.OpView, of: ir.OpView) -> bool:
+    """Whether `op` is what `normalise` makes of a factor of the output's old value."""
+    return op_name(op) == "linalg.generic" and len(op.operands) == 1 and of.operands[-1] == op.results[0]
 
 
 def _place(op: ir.OpView) -> str:
@@ -192,6 +218,9 @@ class _Reader:
         }
         (end,) = (o for o in walk(self.func) if op_name(o) == "func.return")
         generic = defining_op(end.operands[0])
+        self.stored = end.operands[0].type
+        if generic is not None and op_name(generic) == "arith.truncf":
+            generic = defining_op(generic.operands[0])
         if generic is None or op_name(generic) != "linalg.generic":
             raise self.refuse(self.func, f"'{op}' has no generic form")
         self.generic = generic
@@ -205,8 +234,8 @@ class _Reader:
         iterators = [str(a).split("<")[-1].rstrip(">") for a in ir.ArrayAttr(generic.attributes["iterator_types"])]
         if len(generic.results) != 1:
             raise self.refuse(generic, "an op with several results is not supported")
-        operands = [self._operand(v, m) for v, m in zip(generic.operands, maps, strict=True)]
-        *inputs, output = operands
+        *inputs, output = [self._operand(v, m) for v, m in zip(generic.operands, maps, strict=True)]
+        operands = [*inputs, output]
         sparse = [o for o in operands if o.sparse]
         if len(sparse) != 1 or output.sparse:
             raise self.refuse(
@@ -221,6 +250,8 @@ class _Reader:
         initial = self.fills.get(generic.operands[-1])
         if initial is None and output.argument is None:
             raise self.refuse(generic, "the output starts from neither an argument nor a linalg.fill of a constant")
+        if output.argument in [o.argument for o in inputs]:
+            raise self.refuse(generic, f"the output '{output.name}' is updated in place and is an input too; pass a copy")
         body, result = self._body(len(inputs))
         self._check_term(body, result, inputs)
         return Computation(
@@ -232,7 +263,22 @@ class _Reader:
             initial,
             body,
             result,
+            self._scalars(),
+            self._initial_scale(),
         )
+
+    def _scalars(self) -> tuple[Scalar, ...]:
+        arguments = enumerate(self.func.regions[0].blocks[0].arguments)
+        return tuple(Scalar(self.names[i], i, _SCALARS[str(a.type)]) for i, a in arguments if str(a.type) in _SCALARS)
+
+    def _initial_scale(self) -> tuple[str | float, ...]:
+        """The factors of the output's old value."""
+        scaling = defining_op(self.generic.operands[-1])
+        if scaling is None or op_name(scaling) != "linalg.generic" or scaling.results[0] in self.fills:
+            return ()
+        product = next(op for op in walk(scaling) if op_name(op) == "arith.mulf")
+        factors = scalar_factors(product.operands[0]) or ()
+        return tuple(f if isinstance(f, float) else self.names[f.arg_number] for f in factors)
 
     def _check_term(self, body: tuple[Instruction, ...], result: int, inputs: Sequence[Operand]) -> None:
         """Refuse a term that reads the output's old value, or that is not 0 where the sparse operand stores nothing."""
@@ -254,7 +300,8 @@ class _Reader:
         type_ = value.type
         if not isinstance(type_, ir.RankedTensorType):
             raise self.refuse(self.generic, f"an operand of type {type_} is not supported")
-        element = str(type_.element_type)
+        output = value == self.generic.operands[-1]
+        element = str((self.stored if output else type_).element_type)
         if element not in _DTYPES:
             raise self.refuse(self.generic, f"element type {element} is not supported; f32 and f64 are")
         if not all(isinstance(e, ir.AffineDimExpr) for e in indexing.results):
@@ -281,10 +328,11 @@ class _Reader:
         )
 
     def _argument(self, value: ir.Value) -> int | None:
+        if value == self.generic.operands[-1]:
+            value = _source(value)
+            return int(value.arg_number) if defining_op(value) is None else None
         if defining_op(value) is None:
             return int(value.arg_number)
-        if value == self.generic.operands[-1]:
-            return None
         raise self.refuse(self.generic, "an input that is no argument of the function is not supported")
 
     def _body(self, inputs: int) -> tuple[tuple[Instruction, ...], int]:
@@ -293,10 +341,20 @@ class _Reader:
         body: list[Instruction] = []
 
         def number(value: ir.Value) -> int:
+            """The number of a value; one from outside the body is read there."""
             if value not in numbers:
+                instruction = outside(value)
                 numbers[value] = inputs + 1 + len(body)
-                body.append(Instruction("arith.constant", (), _constant(value)))
+                body.append(instruction)
             return numbers[value]
+
+        def outside(value: ir.Value) -> Instruction:
+            op = defining_op(value)
+            if op is None and str(value.type) in _SCALARS:
+                return Instruction(SCALAR, scalar=self.names[value.arg_number])
+            if op is not None and op_name(op) in _BODY_OPS and op_name(op) != "arith.constant":
+                return Instruction(op_name(op), tuple(number(v) for v in op.operands))
+            return Instruction("arith.constant", (), _constant(value))
 
         *ops, end = list(block.operations)
         combining = defining_op(end.operands[0])
@@ -321,11 +379,22 @@ def _keeps_zero(instruction: Instruction, zero: set[int]) -> bool:
     """Whether an instruction gives 0 when the values in `zero` are 0."""
     if instruction.op == "arith.constant":
         return instruction.constant == 0
+    if instruction.op == SCALAR:
+        return False
     if instruction.op == "arith.mulf":
         return any(a in zero for a in instruction.arguments)
     if instruction.op == "arith.divf":
         return instruction.arguments[0] in zero
     return instruction.op != "math.exp" and all(a in zero for a in instruction.arguments)
+
+
+def _source(output: ir.Value) -> ir.Value:
+    """What the output's initial value is read from, behind its scale and its conversion."""
+    op = defining_op(output)
+    while op is not None and (op_name(op) == "arith.extf" or (op_name(op) == "linalg.generic" and len(op.operands) == 1)):
+        output = op.operands[0]
+        op = defining_op(output)
+    return output
 
 
 def _is_constant(value: ir.Value) -> bool:

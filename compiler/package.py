@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparseditto.compiler.computation import Computation
+from sparseditto.compiler.computation import Computation, Scalar
 from sparseditto.dialects.errors import InputError
 
 SCHEMA = 1
@@ -40,7 +40,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: `grid` holds size expressions; `arguments` name buffers (pointers) and sizes (int64)."""
+    """One kernel launch: `grid` holds size expressions; `arguments` name buffers (pointers), sizes (int64) and scalars."""
 
     kernel: str
     grid: tuple[str, str, str]
@@ -62,6 +62,11 @@ class KernelPackage:
     versions: dict[str, str]
     ptx: str = field(repr=False)
     mlir: str = field(repr=False)
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The numbers that launches are given."""
+        return self.computation.scalars
 
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)

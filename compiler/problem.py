@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparseditto.compiler.computation import Computation, Operand
+from sparseditto.compiler.computation import Computation, Operand, Scalar
 from sparseditto.dialects.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Problem:
     """A computation with what is bound to it.
 
     `matrix` is the sparse operand, `dense` the bound dense arrays by operand name, `sizes` the extent of each
-    iteration dimension that is known.  `notes` is what the readers have to say.
+    iteration dimension that is known, `scalars` the bound numbers by name.  `notes` is what the readers have to say.
     """
 
     computation: Computation
@@ -30,6 +31,13 @@ class Problem:
     dense: Mapping[str, np.ndarray] = field(default_factory=dict)
     sizes: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    scalars: Mapping[str, float] = field(default_factory=dict)
+
+    def scalar(self, scalar: Scalar) -> float:
+        """The value of a scalar argument, as its type holds it.  Raises `InputError` when it is not bound."""
+        if scalar.name not in self.scalars:
+            raise InputError(f"bind a number to the scalar '{scalar.name}' (--bind {scalar.name}=1.0)")
+        return self.scalars[scalar.name]
 
     def shape(self, operand: Operand) -> tuple[int, ...]:
         """The operand's shape.  Raises `InputError` when a size is not known."""
@@ -52,10 +60,11 @@ def bind(
     """Bind operands to files or objects.
 
     A key of `bindings` is an operand's name or `arg0`, `arg1`, …; a value is a path (`.mtx`, `.npz` for the
-    sparse operand, `.npy` for dense ones), a SciPy matrix or a NumPy array.  `sizes` are extents by name
-    (`Computation.size_names`, or `B.1` for dimension 1 of B).  `fixed` are extents that a compiled kernel has already.
+    sparse operand, `.npy` for dense ones), a SciPy matrix or a NumPy array, and for a scalar a number or its text.
+    `sizes` are extents by name (`Computation.size_names`, or `B.1` for dimension 1 of B).  `fixed` are extents that a
+    compiled kernel has already.
 
-    Raises `InputError` on unknown names, unreadable files and shapes that do not agree.
+    Raises `InputError` on unknown names, unreadable files, shapes that do not agree and scalars that are no finite number.
     """
     extents = _Extents(computation)
     for d, n in (fixed or {}).items():
@@ -64,9 +73,17 @@ def bind(
         for d, size in zip(operand.dims, operand.shape, strict=True):
             if size is not None:
                 extents.set(d, size, f"the type of '{operand.name}'")
-    matrix, dense, notes = None, {}, []
+    matrix, notes = None, list[str]()
+    dense: dict[str, np.ndarray] = {}
+    scalars: dict[str, float] = {}
     for key, value in bindings.items():
-        operand = _operand(computation, key)
+        argument = _argument(computation, key)
+        if isinstance(argument, Scalar):
+            if argument.name in scalars:
+                raise InputError(f"'{argument.name}' is bound twice")
+            scalars[argument.name] = _number(value, argument)
+            continue
+        operand = argument
         if operand.sparse:
             if matrix is not None:
                 raise InputError(f"'{operand.name}' is bound twice")
@@ -82,7 +99,7 @@ def bind(
             extents.set(d, int(n), f"what is bound to '{operand.name}'")
     for name, n in (sizes or {}).items():
         extents.set(_dimension(computation, name), n, f"--size {name}")
-    return Problem(computation, matrix, dense, extents.known, tuple(notes))
+    return Problem(computation, matrix, dense, extents.known, tuple(notes), scalars)
 
 
 class _Extents:
@@ -102,16 +119,32 @@ class _Extents:
         self._source.setdefault(d, source)
 
 
-def _operand(computation: Computation, key: str) -> Operand:
-    names: dict[str, Operand] = {}
-    for operand in computation.operands:
-        if operand.argument is not None:
-            names[operand.name] = operand
-            names.setdefault(f"arg{operand.argument}", operand)
+def _argument(computation: Computation, key: str) -> Operand | Scalar:
+    """What is called `key` among the kernel's operands and scalars."""
+    found: tuple[Operand | Scalar, ...] = (*computation.operands, *computation.scalars)
+    arguments = [a for a in found if a.argument is not None]
+    names: dict[str, Operand | Scalar] = {a.name: a for a in arguments}
+    for argument in arguments:
+        names.setdefault(f"arg{argument.argument}", argument)
     if key not in names:
-        there = ", ".join(o.name for o in computation.operands if o.argument is not None)
+        there = ", ".join(a.name for a in arguments)
         raise InputError(f"the kernel has no operand '{key}'{did_you_mean(key, names)}; it has {there}")
     return names[key]
+
+
+def _number(value: Any, scalar: Scalar) -> float:
+    """A finite number as the scalar's type holds it.
+
+    Rows may be cut, and an infinite factor of a sum is not one of its parts.
+    """
+    try:
+        with np.errstate(over="ignore"):
+            number = float(np.dtype(scalar.dtype).type(float(value)))
+    except (TypeError, ValueError) as e:
+        raise InputError(f"'{value}' is no number; bind one, as in {scalar.name}=1.0", where=f"'{scalar.name}'") from e
+    if not math.isfinite(number):
+        raise InputError(f"{value} is not finite in {scalar.dtype}", where=f"'{scalar.name}'")
+    return number
 
 
 def _dimension(computation: Computation, name: str) -> int:
@@ -120,8 +153,9 @@ def _dimension(computation: Computation, name: str) -> int:
         return names[name]
     operand_name, dot, place = name.rpartition(".")
     if dot and re.fullmatch(r"[0-9]+", place):
-        operand = _operand(computation, operand_name)
-        if int(place) < len(operand.dims):
+        found = _argument(computation, operand_name)
+        operand = found if isinstance(found, Operand) else None
+        if operand is not None and int(place) < len(operand.dims):
             return operand.dims[int(place)]
     raise InputError(f"no size is named '{name}'; there are {', '.join(names)}, and NAME.0, NAME.1 for an operand's dimensions")
 
@@ -169,7 +203,7 @@ def parse_bindings(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, path = word.partition("=")
         if not equals or not name.strip() or not path:
-            raise InputError(f"'{word}' is no binding; write OPERAND=FILE, as in A=matrix.mtx")
+            raise InputError(f"'{word}' is no binding; write OPERAND=FILE, as in A=matrix.mtx, or SCALAR=NUMBER")
         if name.strip() in bindings:
             raise InputError(f"'{name.strip()}' is bound twice")
         bindings[name.strip()] = path

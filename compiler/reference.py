@@ -6,13 +6,14 @@ value (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparseditto.compiler.computation import Computation, Instruction, Operand
+from sparseditto.compiler.computation import SCALAR, Computation, Instruction, Operand
 from sparseditto.dialects.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -83,23 +84,26 @@ class Check:
 
 
 def evaluate(
-    computation: Computation, matrix: sp.csr_array, dense: Mapping[str, np.ndarray], initial: np.ndarray | None
+    computation: Computation,
+    matrix: sp.csr_array,
+    dense: Mapping[str, np.ndarray],
+    initial: np.ndarray | None,
+    scalars: Mapping[str, float] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The result and its scale `|A|·|x|`, both float64, of the output's shape.
 
-    `matrix` is the sparse operand, `dense` the other inputs, `initial` the output's old value where the kernel reads it.
-    Raises `Unsupported` when the body does not combine one term into the output.
+    `matrix` is the sparse operand, `dense` the other inputs, `initial` the output's old value where the kernel reads it,
+    `scalars` the values of scalar arguments.  Raises `Unsupported` when the body does not combine one term into the output.
     """
-    out = computation.output
+    out, scalars = computation.output, scalars or {}
     shape = _output_shape(computation, matrix, dense, initial)
-    start = (
-        np.full(shape, computation.initial, np.float64) if computation.initial is not None else np.array(initial, np.float64)
-    )
+    start = _start(computation, shape, initial, scalars)
     result, scale = start.copy(), np.abs(start)
-    operand = _product_operand(computation)
-    if operand is not None:
-        return _product(computation, matrix, dense[operand.name], result, scale)
-    combiner, term = _split_body(computation)
+    product = _plain_product(computation, scalars)
+    if product is not None:
+        operand, factor = product
+        return _product(computation, matrix, dense[operand.name], factor, result, scale)
+    combiner, term = _split_body(computation, scalars)
     reducer = _REDUCERS[combiner]
     coo = matrix.tocoo()
     free = _free_extents(computation, dense, shape)
@@ -119,28 +123,65 @@ def evaluate(
     return result, scale
 
 
-def _product_operand(computation: Computation) -> Operand | None:
-    """The dense operand when the computation is a plain product of the sparse matrix with a vector or a matrix.
+def _start(
+    computation: Computation, shape: tuple[int, ...], initial: np.ndarray | None, scalars: Mapping[str, float]
+) -> np.ndarray:
+    """What the sum is added to.  Where a factor is 0 the old value is not read."""
+    if computation.initial is not None:
+        return np.full(shape, computation.initial, np.float64)
+    factor = math.prod(scalars[f] if isinstance(f, str) else f for f in computation.initial_scale)
+    with np.errstate(all="ignore"):
+        return factor * np.array(initial, np.float64) if factor else np.zeros(shape)
+
+
+def _plain_product(computation: Computation, scalars: Mapping[str, float]) -> tuple[Operand, float] | None:
+    """The dense operand and the factor when the computation is a multiple of the sparse matrix times a vector or a matrix.
 
     SciPy computes those much faster than the general way.
     """
     sparse, out = computation.sparse, computation.output
-    if len(computation.inputs) != 2 or [i.op for i in computation.body] != ["arith.mulf", "arith.addf"]:
+    old = len(computation.inputs)
+    last = computation.body[computation.result - old - 1]
+    if old != 2 or last.op != "arith.addf" or last.arguments.count(old) != 1:
         return None
-    if set(computation.body[0].arguments) != {0, 1} or set(computation.body[1].arguments) != {2, 3}:
+    (term,) = (a for a in last.arguments if a != old)
+    factors = _factors(computation, term, scalars)
+    if factors is None or sorted(f for f in factors if isinstance(f, int)) != [0, 1]:
         return None
+    factor = math.prod(f for f in factors if isinstance(f, float))
     (dense,) = (o for o in computation.inputs if not o.sparse)
     common = [d for d in sparse.dims if d in dense.dims and d not in out.dims]
     kept = [d for d in sparse.dims if d in out.dims and d not in dense.dims]
     free = [d for d in dense.dims if d not in sparse.dims]
     alike = len(common) == len(kept) == 1 and set(dense.dims) == {*common, *free} and set(out.dims) == {*kept, *free}
-    return dense if alike and len(free) <= 1 else None
+    return (dense, factor) if alike and len(free) <= 1 else None
+
+
+def _factors(computation: Computation, value: int, scalars: Mapping[str, float]) -> list[int | float] | None:
+    """What the value of that number is a product of: inputs by number, and numbers; None when it is no such product."""
+    inputs = len(computation.inputs)
+    if value <= inputs:
+        return [value] if value < inputs else None
+    instruction = computation.body[value - inputs - 1]
+    if instruction.op == SCALAR:
+        return [float(scalars[instruction.scalar or ""])]
+    if instruction.op == "arith.constant":
+        return [float(instruction.constant or 0.0)]
+    if instruction.op not in ("arith.mulf", "arith.extf", "arith.truncf"):
+        return None
+    parts = [_factors(computation, a, scalars) for a in instruction.arguments]
+    return None if None in parts else [f for part in parts for f in part or ()]
 
 
 def _product(
-    computation: Computation, matrix: sp.csr_array, dense: np.ndarray, result: np.ndarray, scale: np.ndarray
+    computation: Computation,
+    matrix: sp.csr_array,
+    dense: np.ndarray,
+    factor: float,
+    result: np.ndarray,
+    scale: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`matrix @ dense`, either side transposed as the computation's dimensions say."""
+    """`factor * matrix @ dense`, either side transposed as the computation's dimensions say."""
     sparse, out = computation.sparse, computation.output
     (operand,) = (o for o in computation.inputs if not o.sparse)
     left = matrix.astype(np.float64)
@@ -153,6 +194,8 @@ def _product(
         product, size = left @ right, abs(left) @ np.abs(right)
         if out.dims[0] not in sparse.dims:
             product, size = product.T, size.T
+        if factor != 1.0:
+            product, size = factor * product, abs(factor) * size
         return result + product, scale + size
 
 
@@ -220,7 +263,9 @@ class _Where:
         return values.reshape((-1,) + (1,) * len(self.free))
 
 
-def _split_body(computation: Computation) -> tuple[str, Callable[[list[np.ndarray]], tuple[np.ndarray, np.ndarray]]]:
+def _split_body(
+    computation: Computation, scalars: Mapping[str, float]
+) -> tuple[str, Callable[[list[np.ndarray]], tuple[np.ndarray, np.ndarray]]]:
     """The combining operation, and the function from inputs to the term that it adds and to that term's magnitude."""
     inputs, body = len(computation.inputs), computation.body
     last = body[computation.result - inputs - 1]
@@ -231,17 +276,21 @@ def _split_body(computation: Computation) -> tuple[str, Callable[[list[np.ndarra
         raise Unsupported("the output's old value is used for more than to be combined with")
 
     def function(values: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        return _run(body, [*values, np.zeros(())], term)
+        return _run(body, [*values, np.zeros(())], term, scalars)
 
     return last.op, function
 
 
-def _run(body: Sequence[Instruction], values: list[np.ndarray], wanted: int) -> tuple[np.ndarray, np.ndarray]:
+def _run(
+    body: Sequence[Instruction], values: list[np.ndarray], wanted: int, scalars: Mapping[str, float]
+) -> tuple[np.ndarray, np.ndarray]:
     """The value with number `wanted`, and its magnitude: the same expression over absolute values, nothing subtracted."""
     sizes = [np.abs(v) for v in values]
     for instruction in body:
         if len(values) > wanted:
             break
+        if instruction.op == SCALAR:
+            instruction = Instruction("arith.constant", (), scalars[instruction.scalar or ""])
         value, size = _step(instruction, values, sizes)
         values.append(value)
         sizes.append(size)

@@ -26,9 +26,10 @@ def specialise(kernel: Kernel, sizes: Mapping[int, int]) -> None:
         if op_name(op) == "tensor.empty":
             _static_empty(op, dims, sizes)
     for op in walk(func):
-        if op.operation.parent == func.operation and op_name(op).startswith("linalg."):
+        if op.operation.parent == func.operation and op_name(op).startswith(("linalg.", "arith.")):
             for result in op.results:
-                result.set_type(_static(result.type, dims, sizes))
+                if isinstance(result.type, ir.RankedTensorType):
+                    result.set_type(_static(result.type, dims, sizes))
     set_signature(func, argument_attributes(func), [_static(_result_type(func), dims, sizes)])
 
 

@@ -64,6 +64,14 @@ def _fold(
     return a if neutral is not None and y == neutral else build(a, b)
 
 
+def convert(value: ir.Value, type_: ir.Type) -> ir.Value:
+    """A float, or a vector or tensor of floats, with its elements widened or rounded to those of `type_`."""
+    if value.type == type_:
+        return value
+    have, want = (t.element_type if isinstance(t, ir.ShapedType) else t for t in (value.type, type_))
+    return (arith.extf if want.width > have.width else arith.truncf)(type_, value)
+
+
 def for_loop(
     lower: ir.Value,
     upper: ir.Value,

@@ -21,6 +21,7 @@ KERNEL = "ditto.kernel"  # on a nest that is a finished kernel: the suffix of it
 STORES = ("memref.store", "vector.store", "memref.atomic_rmw")
 STRANGE = ("scf.while", "scf.parallel", "sparse_tensor.insert")
 LOOPS = ("scf.for", "scf.forall")
+INITIALISERS = ("linalg.fill", "linalg.generic")
 COMBINERS = ("arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
 
 
@@ -171,7 +172,7 @@ def accessed(op: ir.OpView) -> ir.Value:
 class LoopNest:
     """The loops of one function in preorder, its stores to the output, and the loads inside.
 
-    `output` is the buffer that the nest writes; `fill` the `linalg.fill` that initialises it, if any.
+    `output` is the buffer that the nest writes; `fill` the `linalg` op that initialises it, if any (`passes/initial.py`).
     """
 
     func: ir.OpView
@@ -288,7 +289,7 @@ def _read_nest(func: ir.OpView, top: ir.OpView, reader: str) -> LoopNest:
     if len(outputs) != 1:
         raise Unsupported(f"the nest writes {len(outputs)} buffers, not one", where=reader)
     (output,) = outputs
-    fills = [op for op in func.regions[0].blocks[0] if op_name(op) == "linalg.fill" and root_buffer(op.operands[1]) == output]
+    fills = [op for op in func.regions[0].blocks[0] if op_name(op) in INITIALISERS and root_buffer(op.operands[-1]) == output]
     slices = Slices()
     written = slices.of(i for op in stores for i in indices(op))
     addressed = slices.of(i for op in loads if _reads_values(op) for i in indices(op))

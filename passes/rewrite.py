@@ -125,7 +125,9 @@ def clone_slice(value: ir.Value, values: Values) -> ir.Value:
     op = defining_op(value)
     if op is None:
         return value
-    inputs = {v: clone_slice(v, values) for v in op.operands}
+    inside = {result for inner in walk(op) for result in inner.results}
+    outside = [v for each in (op, *walk(op)) for v in each.operands if v not in inside]
+    inputs = {v: clone_slice(v, values) for v in outside}
     if all(new == old for old, new in inputs.items()):
         return value
     values.update(zip(op.results, clone_into(op, inputs).results, strict=True))
@@ -200,14 +202,15 @@ def _adds_to(value: ir.Value, own: ir.Value, carried: list[ir.Value]) -> bool:
     if op_name(op) not in COMBINERS:
         return False
     x, y = op.operands
-    return (_adds_to(x, own, carried) and not _depends(y, carried)) or (_adds_to(y, own, carried) and not _depends(x, carried))
+    return (_adds_to(x, own, carried) and not depends(y, carried)) or (_adds_to(y, own, carried) and not depends(x, carried))
 
 
-def _depends(value: ir.Value, carried: list[ir.Value]) -> bool:
+def depends(value: ir.Value, carried: list[ir.Value]) -> bool:
+    """Whether `value` is computed from any of `carried`."""
     op = defining_op(value)
-    if op is None:
+    if op is None or value in carried:
         return value in carried
-    return any(_depends(v, carried) for inner in (op, *walk(op)) for v in inner.operands)
+    return any(depends(v, carried) for inner in (op, *walk(op)) for v in inner.operands)
 
 
 def is_zero(value: ir.Value) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from mlir import ir
 from mlir.dialects import arith
 
@@ -9,7 +11,7 @@ from sparseditto.dialects.binding import add_argument, argument_attribute, defin
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.recipes import Recipe
 from sparseditto.passes.nest import Loop, LoopKind, LoopNest, Role, buffer_part, indices, root_buffer
-from sparseditto.passes.rewrite import combiner_of, require_plain
+from sparseditto.passes.rewrite import Values, clone_slice, combiner_of, depends, is_zero, require_plain
 
 
 def row_entries(nest: LoopNest, where: str) -> Loop:
@@ -26,10 +28,56 @@ def row_entries(nest: LoopNest, where: str) -> Loop:
         raise NotApplicable("only sums can be cut", where=where)
     if len(nest.stores) != 1 or any(not loop.starts_at_zero_by_one() for loop in other_parallel(nest)):
         raise NotApplicable("the nest is scheduled already", where=where)
+    if entries.initial[0].type != nest.output.type.element_type:
+        raise NotApplicable(
+            f"the sum is carried in {entries.initial[0].type} and rounded to {nest.output.type.element_type} once; the pieces "
+            "of a cut row would each be rounded",
+            where=where,
+        )
     load = position_load(entries.lower)
     if load is None or indices(load) != [nest.outer.iv]:
         raise NotApplicable("the entries do not start at the position of the row", where=where)
     return entries
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What a row stores of the sum over its entries: `initial + part(sum)`, where `initial` does not depend on the sum."""
+
+    total: ir.Value
+    initial: ir.Value
+    part: ir.Value
+    store: ir.OpView
+
+    @staticmethod
+    def read(nest: LoopNest, entries: Loop, where: str) -> Finish:
+        """Raises `NotApplicable` when what is stored is anything else."""
+        (store,) = nest.stores
+        (total,) = entries.op.results
+        stored, initial = store.operands[0], entries.initial[0]
+        if stored == total:
+            return Finish(total, initial, total, store)
+        op = defining_op(stored)
+        if op is not None and op_name(op) == "arith.addf" and is_zero(initial):
+            for part, other in (list(op.operands), list(op.operands)[::-1]):
+                if _scales(part, total) and not depends(other, [total]):
+                    return Finish(total, other, part, store)
+        if not _scales(stored, total) or not is_zero(initial):
+            raise NotApplicable("what is stored is no multiple of the sum added to an initial value", where=where)
+        return Finish(total, initial, stored, store)
+
+    def part_of(self, total: ir.Value, values: Values) -> ir.Value:
+        """What a piece of the row with the sum `total` adds, at the insertion point."""
+        return clone_slice(self.part, {**values, self.total: total})
+
+
+def _scales(value: ir.Value, total: ir.Value) -> bool:
+    """Whether `value` is `total` times factors that do not depend on it."""
+    op = defining_op(value)
+    if value == total or op is None or op_name(op) != "arith.mulf":
+        return bool(value == total)
+    x, y = op.operands
+    return (_scales(x, total) and not depends(y, [total])) or (_scales(y, total) and not depends(x, [total]))
 
 
 def other_parallel(nest: LoopNest) -> list[Loop]:

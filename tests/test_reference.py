@@ -86,9 +86,9 @@ def test_dense_numpy_says_the_same(name: str, matrix: str) -> None:
 def test_the_fast_path_and_the_general_one_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     c, a = computation(COMPUTATIONS[name][0]), MATRICES["staircase"]()
     dense, initial = operands(c, a, columns=3)
-    assert reference._product_operand(c) is not None
+    assert reference._plain_product(c, {}) is not None
     fast = evaluate(c, a, dense, initial)
-    monkeypatch.setattr(reference, "_product_operand", lambda _: None)
+    monkeypatch.setattr(reference, "_plain_product", lambda *_: None)
     general = evaluate(c, a, dense, initial)
     assert np.allclose(fast[0], general[0], rtol=1e-13)
     assert np.allclose(fast[1], general[1], rtol=1e-13)

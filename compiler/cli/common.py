@@ -50,7 +50,11 @@ def emit_json(data: Any) -> None:
 def add_kernel_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments by which a kernel is compiled."""
     parser.add_argument(
-        "--bind", metavar="OPERAND=FILE", action="append", default=[], help="bind a matrix or array (.mtx, .npz, .npy)"
+        "--bind",
+        metavar="OPERAND=FILE",
+        action="append",
+        default=[],
+        help="bind a matrix or array (.mtx, .npz, .npy), or a number to a scalar",
     )
     parser.add_argument("--size", metavar="NAME=N", action="append", default=[], help="size of a dimension (K=64, B.1=64)")
     parser.add_argument("--entry", metavar="NAME", help="the function to compile, where there are several")

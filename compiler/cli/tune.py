@@ -27,7 +27,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("kernel", type=Path, help="the .mlir file ('-' for standard input)")
     parser.add_argument("-o", "--output", metavar="DIR", type=Path, help="the package to write (default: NAME.ditto here)")
     parser.add_argument(
-        "--bind", metavar="OPERAND=FILE", action="append", default=[], help="bind a matrix or array (.mtx, .npz, .npy)"
+        "--bind",
+        metavar="OPERAND=FILE",
+        action="append",
+        default=[],
+        help="bind a matrix or array (.mtx, .npz, .npy), or a number to a scalar",
     )
     parser.add_argument("--size", metavar="NAME=N", action="append", default=[], help="size of a dimension (K=64, B.1=64)")
     parser.add_argument("--entry", metavar="NAME", help="the function to compile, where there are several")

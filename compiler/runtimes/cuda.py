@@ -86,14 +86,17 @@ class CudaSession:
     """One package on one GPU: `upload`, `launch`, `download`, or `time`; use it in a `with` statement.
 
     The context is the device's primary one, which torch and CuPy use too; it is retained for the life of the process.
-    Raises `InputError` when sizes are missing or contradict the package, and `DeviceError` when there is no such GPU,
-    the GPU is too old for the kernel, the driver refuses the PTX (with its log), or a launch exceeds what the GPU has.
+    Raises `InputError` when sizes or scalars are missing or sizes contradict the package, and `DeviceError` when there is
+    no such GPU, the GPU is too old for the kernel, the driver refuses the PTX (with its log), or a launch exceeds what the
+    GPU has.
     """
 
-    def __init__(self, package: KernelPackage, sizes: Mapping[str, int], device: int = 0) -> None:
+    def __init__(
+        self, package: KernelPackage, sizes: Mapping[str, int], device: int = 0, scalars: Mapping[str, float] | None = None
+    ) -> None:
         self.package = package
         self.sizes = _merged(package.sizes, sizes)
-        self.launches = resolve(package, self.sizes)
+        self.launches = resolve(package, self.sizes, scalars)
         self._shapes = {buffer.name: _shape(buffer, self.sizes) for buffer in package.buffers}
         self._places: dict[str, _Place] = {}
         self._pycuda = _driver()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from sparseditto.compiler.package import KernelPackage, Launch
 from sparseditto.compiler.sizes import evaluate
-from sparseditto.dialects.errors import DeviceError
+from sparseditto.dialects.errors import DeviceError, InputError
 
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 BLOCK_LIMITS = (1024, 1024, 64)
@@ -17,12 +20,12 @@ BLOCK_THREADS = 1024
 
 @dataclass(frozen=True)
 class ResolvedLaunch:
-    """A launch whose expressions are numbers.  `arguments` are buffer names (str) and sizes (int)."""
+    """A launch whose expressions are numbers.  `arguments` are buffer names (str), sizes (int) and scalars of their type."""
 
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    arguments: tuple[str | int, ...]
+    arguments: tuple[str | int | np.floating[Any], ...]
     shared_bytes: int
 
     @property
@@ -32,23 +35,40 @@ class ResolvedLaunch:
 
     @property
     def format(self) -> str:
-        """The arguments' types, as `struct` and pycuda spell them: pointers and 64-bit integers."""
-        return "".join("P" if isinstance(argument, str) else "q" for argument in self.arguments)
+        """The arguments' types, as `struct` and pycuda spell them: pointers, 64-bit integers, floats and doubles."""
+        return "".join(map(_letter, self.arguments))
 
 
-def resolve(package: KernelPackage, sizes: Mapping[str, int]) -> tuple[ResolvedLaunch, ...]:
+def _letter(argument: str | int | np.floating[Any]) -> str:
+    if isinstance(argument, np.floating):
+        return argument.dtype.char
+    return "P" if isinstance(argument, str) else "q"
+
+
+def resolve(
+    package: KernelPackage, sizes: Mapping[str, int], scalars: Mapping[str, float] | None = None
+) -> tuple[ResolvedLaunch, ...]:
     """The package's launches with every expression worked out, in order; those with an empty grid are left out.
 
-    Raises `InputError` for a size that is missing, and `DeviceError` for a grid or block that no GPU takes.
+    Raises `InputError` for a size or a scalar that is missing, and `DeviceError` for a grid or block that no GPU takes.
     """
-    buffers = {buffer.name for buffer in package.buffers}
-    launches = (_resolved(launch, buffers, sizes) for launch in package.launches)
+    known: dict[str, str | np.floating[Any]] = {buffer.name: buffer.name for buffer in package.buffers}
+    known |= _typed(package, scalars or {})
+    launches = (_resolved(launch, known, sizes) for launch in package.launches)
     return tuple(launch for launch in launches if 0 not in launch.grid)
 
 
-def _resolved(launch: Launch, buffers: set[str], sizes: Mapping[str, int]) -> ResolvedLaunch:
+def _typed(package: KernelPackage, scalars: Mapping[str, float]) -> dict[str, np.floating[Any]]:
+    """The package's scalars as their types hold them."""
+    missing = [scalar.name for scalar in package.scalars if scalar.name not in scalars]
+    if missing:
+        raise InputError(f"the scalars {', '.join(missing)} have no value; give one to each")
+    return {scalar.name: np.dtype(scalar.dtype).type(scalars[scalar.name]) for scalar in package.scalars}
+
+
+def _resolved(launch: Launch, known: Mapping[str, str | np.floating[Any]], sizes: Mapping[str, int]) -> ResolvedLaunch:
     x, y, z = (evaluate(extent, sizes) for extent in launch.grid)
-    arguments = tuple(name if name in buffers else evaluate(name, sizes) for name in launch.arguments)
+    arguments = tuple(known[name] if name in known else evaluate(name, sizes) for name in launch.arguments)
     resolved = ResolvedLaunch(launch.kernel, (x, y, z), launch.block, arguments, launch.shared_bytes)
     _check_limits("grid", resolved.grid, 0, GRID_LIMITS, launch.kernel)
     _check_limits("block", resolved.block, 1, BLOCK_LIMITS, launch.kernel)

@@ -64,7 +64,7 @@ class SimtModule:
         kernel: str,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
-        arguments: Sequence[np.ndarray[Any, Any] | int | float],
+        arguments: Sequence[np.ndarray[Any, Any] | int | float | np.floating[Any]],
         *,
         shared_bytes: int = 0,
     ) -> None:

@@ -52,7 +52,7 @@ func.func @halves(%A: tensor<?x?xf16> {ditto.sparse}, %x: tensor<?xf16>, %y: ten
 }
 
 func.func @sum_beside(%A: tensor<?x?xf32> {ditto.sparse}, %x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
-  // OP: sparseditto: unsupported: {{.*}}kernels.mlir:[[#@LINE+1]]:8: 'arith.addf' is not supported beside the linalg op
+  // OP: sparseditto: unsupported: {{.*}}kernels.mlir:[[#@LINE+1]]:8: two old values are added; only one argument can be what the output starts from
   %z = arith.addf %y, %y : tensor<?xf32>
   %0 = linalg.matvec ins(%A, %x : tensor<?x?xf32>, tensor<?xf32>) outs(%z : tensor<?xf32>) -> tensor<?xf32>
   return %0 : tensor<?xf32>
@@ -79,7 +79,7 @@ func.func @returns_other(%A: tensor<?x?xf32> {ditto.sparse}, %x: tensor<?xf32>, 
   return %y : tensor<?xf32>
 }
 
-// OPS: sparseditto: unsupported: {{.*}}kernels.mlir:[[#@LINE+1]]:1: the function has 2 linalg ops (linalg.fill aside); exactly one is compiled at a time
+// OPS: sparseditto: unsupported: {{.*}}kernels.mlir:[[#@LINE+1]]:1: the function has 2 linalg ops (linalg.fill aside), 2 of them with a sparse operand; exactly one is compiled at a time
 func.func @two_ops(%A: tensor<?x?xf32> {ditto.sparse}, %x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
   %0 = linalg.matvec ins(%A, %x : tensor<?x?xf32>, tensor<?xf32>) outs(%y : tensor<?xf32>) -> tensor<?xf32>
   %1 = linalg.matvec ins(%A, %x : tensor<?x?xf32>, tensor<?xf32>) outs(%0 : tensor<?xf32>) -> tensor<?xf32>

@@ -61,13 +61,13 @@ func.func @index_argument(%x: memref<?xf32>, %y: memref<?xf32>, %m: index) {
 
 // -----
 
-// CHECK: ditto-opt: unsupported: outline-kernels: the kernel reads a scalar argument
-func.func @scalar_argument(%a: f32, %y: memref<?xf32>) {
+// CHECK: ditto-opt: unsupported: outline-kernels: the kernel reads an argument of type {{.*}}; scalars are f32 or f64
+func.func @scalar_argument(%a: i32, %y: memref<?xi32>) {
   %c0 = arith.constant 0 : index
-  %m = memref.dim %y, %c0 : memref<?xf32>
+  %m = memref.dim %y, %c0 : memref<?xi32>
   scf.forall (%b) in (%m) {
     scf.forall (%t) in (32) {
-      memref.store %a, %y[%b] : memref<?xf32>
+      memref.store %a, %y[%b] : memref<?xi32>
     } {mapping = [#gpu.thread<linear_dim_0>]}
   } {mapping = [#gpu.block<linear_dim_0>]}
   return

@@ -1,4 +1,4 @@
-"""`lower-fill`: a fill of the output that no pass took into the nest becomes a kernel of its own."""
+"""`lower-fill`: an initial value of the output that no pass took into the nest becomes a kernel of its own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import functions, op_name
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Kind, LoweringPass
+from sparseditto.passes.initial import constant_of, initial_value
+from sparseditto.passes.nest import INITIALISERS
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import element_kernel
 
@@ -19,7 +21,9 @@ from sparseditto.passes.rewrite import element_kernel
 @register
 @dataclass(frozen=True)
 class LowerFill(LoweringPass):
-    """Spell out each `linalg.fill` of a buffer as a loop over blocks of 256 threads, an element a thread.
+    """Spell out each op that initialises the output as a loop over blocks of 256 threads, an element a thread.
+
+    Such an op is a `linalg.fill`, or a `linalg.generic` that scales the output in place.
 
     Before::
 
@@ -36,7 +40,7 @@ class LowerFill(LoweringPass):
           } {mapping = [#gpu.thread<linear_dim_0>]}
         } {ditto.kernel = "_fill", mapping = [#gpu.block<linear_dim_0>]}
 
-    Leaves alone: functions without a fill.
+    Leaves alone: functions without such an op.
     """
 
     name: ClassVar[str] = "lower-fill"
@@ -45,17 +49,18 @@ class LowerFill(LoweringPass):
     def apply(self, module: ir.Module, target: Target) -> None:
         with module.context, ir.Location.unknown():
             for func in functions(module):
-                for op in [op for op in func.regions[0].blocks[0] if op_name(op) == "linalg.fill"]:
+                for op in [op for op in func.regions[0].blocks[0] if op_name(op) in INITIALISERS]:
                     with ir.InsertionPoint(op):
-                        _fill(op.operands[0], op.operands[1])
+                        _initialise(op)
                     op.operation.erase()
 
 
-def _fill(value: ir.Value, buffer: ir.Value) -> None:
+def _initialise(op: ir.OpView) -> None:
+    buffer = op.operands[-1]
     dynamic = ir.ShapedType.get_dynamic_size()
     extents = [memref.dim(buffer, b.index(k)) if n == dynamic else b.index(n) for k, n in enumerate(buffer.type.shape)]
 
     def store(at: list[ir.Value]) -> None:
-        memref.store(value, buffer, at)
+        memref.store(initial_value(op, at, buffer.type.element_type), buffer, at)
 
-    element_kernel("_fill", extents, store)
+    element_kernel("_fill" if constant_of(op) is not None else "_scale", extents, store)

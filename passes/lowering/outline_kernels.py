@@ -33,7 +33,7 @@ _ARITHMETIC = {
 @register
 @dataclass(frozen=True)
 class OutlineKernels(LoweringPass):
-    """Make a `gpu.func` of every loop over blocks, with bare pointers and 64-bit sizes as arguments.
+    """Make a `gpu.func` of every loop over blocks, with bare pointers, 64-bit sizes and the scalars it reads as arguments.
 
     The kernel says all that a launch needs: `ditto.grid` holds the number of blocks as size expressions, every argument
     has its `ditto.name`, a pointer its `ditto.shape`, and what the kernel only reads is `llvm.readonly`.
@@ -114,6 +114,7 @@ class _Outline:
         self.grid = self.expression(self.block_loop.op.operands[0]) if extent is None else str(extent)
         for value in self._captured_indices():
             self.expression(value)
+        self.scalars = [a for a in nest.func.regions[0].blocks[0].arguments if a in self._scalars_read()]
 
     def _captured(self) -> list[ir.Value]:
         """Values from outside that the nest uses, in order of first use."""
@@ -129,6 +130,19 @@ class _Outline:
 
     def _captured_indices(self) -> list[ir.Value]:
         return [v for v in self.captured if isinstance(v.type, ir.IndexType)]
+
+    def _scalars_read(self) -> set[ir.Value]:
+        """The scalar arguments of the function that captured values are computed from."""
+        seen: set[ir.Value] = set()
+        todo = [v for v in self.captured if isinstance(v.type, (ir.FloatType, ir.IntegerType))]
+        while todo:
+            value = todo.pop()
+            op = defining_op(value)
+            if op is None and isinstance(value.type, ir.FloatType):
+                seen.add(value)
+            elif op is not None:
+                todo += op.operands
+        return seen
 
     def _ordered_buffers(self) -> list[ir.Value]:
         order = {"sparse_tensor.positions": 0, "sparse_tensor.coordinates": 1, "sparse_tensor.values": 2}
@@ -197,6 +211,9 @@ class _Outline:
         arguments = [self._pointer(buffer) for buffer in self.buffers]
         i64 = ir.IntegerType.get_signless(64)
         arguments += [_Argument(name, i64, {"ditto.name": ir.StringAttr.get(name)}) for name in self.sizes]
+        for scalar in self.scalars:
+            name = self.names[scalar.arg_number]
+            arguments.append(_Argument(name, scalar.type, {"ditto.name": ir.StringAttr.get(name)}))
         threads = self.thread_loop.extent
         assert threads is not None, "blocks have a static number of threads"
         attributes = self.block_loop.op.attributes
@@ -253,10 +270,11 @@ class _Outline:
 
     def _prologue(self, arguments: list[ir.Value]) -> Values:
         """Give pointers their shapes, make indices of sizes, and compute what the nest takes from outside."""
-        pointers, numbers = arguments[: len(self.buffers)], arguments[len(self.buffers) :]
+        first, last = len(self.buffers), len(self.buffers) + len(self.sizes)
+        pointers, numbers = arguments[:first], arguments[first:last]
         index = ir.IndexType.get()
         known = {name: arith.index_cast(index, n) for name, n in zip(self.sizes, numbers, strict=True)}
-        values: Values = {}
+        values: Values = dict(zip(self.scalars, arguments[last:], strict=True))
         for buffer, pointer in zip(self.buffers, pointers, strict=True):
             values[buffer] = _with_shape(pointer, buffer.type, self.shapes[buffer], known)
         for value in self.captured:
@@ -269,7 +287,7 @@ class _Outline:
             return values[value]
         op = defining_op(value)
         if op is None:
-            raise Unsupported("the kernel reads a scalar argument", where=self.where)
+            raise Unsupported(f"the kernel reads an argument of type {value.type}; scalars are f32 or f64", where=self.where)
         if isinstance(value.type, ir.MemRefType):
             values[value] = self._recompute(root_buffer(value), values, known)
         elif op_name(op) in ("sparse_tensor.lvl", "tensor.dim", "memref.dim"):

@@ -23,6 +23,7 @@ from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import FunctionPass, Kind
 from sparseditto.passes.registry import register
+from sparseditto.passes.rewrite import clone_ops
 
 
 @register
@@ -33,8 +34,10 @@ class PrepareNest(FunctionPass):
     `sparsification` reads dense operands by `tensor.extract` (the output's old value too, from the tensor whose
     buffer it stores to).  Here every dense tensor argument becomes a `memref` argument that is loaded from; an output
     that starts from an argument is updated in place; one that starts from a constant becomes a last argument
-    named `result`.  The outermost positions of a tensor whose first level is compressed are 0 and the number of stored
-    coordinates, so loads of them become just that.
+    named `result`.  A `linalg.generic` that scales what the output starts from scales the buffer.  Where the function
+    converts the tensors that the sum starts from and ends in, loads and stores of the output convert.  The outermost
+    positions of a tensor whose first level is compressed are 0 and the number of stored coordinates, so loads of them
+    become just that.
 
     Before::
 
@@ -75,29 +78,74 @@ class PrepareNest(FunctionPass):
 
 
 def _result_buffers(func: ir.OpView, outputs: list[ir.OpView], where: str) -> None:
-    """An output that starts from a constant becomes an argument that a `linalg.fill` initialises."""
+    """An output that does not simply start from an argument becomes a buffer that a `linalg` op initialises."""
     block = func.regions[0].blocks[0]
     attributes = argument_attributes(func)
+    (stored,) = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results
     for op in outputs:
         tensor = op.operands[0]
         origin = defining_op(tensor)
         if origin is None:
             continue
-        value = _filled_with(origin)
-        if value is None:
-            raise Unsupported(
-                "the output starts from neither an argument nor a linalg.fill of a constant",
-                where=f"{where}: {location_text(origin.location)}",
-            )
-        buffer = block.add_argument(op.results[0].type, op.location)
-        attributes.append({"ditto.name": ir.StringAttr.get("result")})
+        type_ = ir.MemRefType.get(stored.shape, stored.element_type)
+        value, scaling, argument = _filled_with(origin), _scaling(origin), _source(tensor)
         with ir.InsertionPoint(op):
-            linalg.fill(value, outs=[buffer])
+            if value is not None:
+                buffer = block.add_argument(type_, op.location)
+                attributes.append({"ditto.name": ir.StringAttr.get("result")})
+                linalg.fill(value, outs=[buffer])
+            elif defining_op(argument) is None:
+                buffer = argument
+                _make_buffer(buffer, type_)
+                if scaling is not None:
+                    _scale_buffer(scaling, buffer)
+            else:
+                raise Unsupported(
+                    "the output starts from neither an argument nor a linalg.fill of a constant",
+                    where=f"{where}: {location_text(origin.location)}",
+                )
         _read_from(buffer, tensor)
-        op.results[0].replace_all_uses_with(buffer)
+        _write_to(buffer, op.results[0])
         op.operation.erase()
         _erase_unused(func)
     set_signature(func, attributes, results=[])
+
+
+def _scaling(op: ir.OpView) -> ir.OpView | None:
+    """The op that scales what the output starts from; None where it starts from it as it is."""
+    return op if op_name(op) == "linalg.generic" and len(op.operands) == 1 else None
+
+
+def _source(tensor: ir.Value) -> ir.Value:
+    """What a tensor is scaled and widened from."""
+    op = defining_op(tensor)
+    while op is not None and (op_name(op) == "arith.extf" or _scaling(op) is not None):
+        tensor = op.operands[0]
+        op = defining_op(tensor)
+    return tensor
+
+
+def _scale_buffer(scaling: ir.OpView, buffer: ir.Value) -> None:
+    """The op over a tensor as one that updates `buffer`."""
+    segments = ir.DenseI32ArrayAttr.get([0, 1])
+    attributes = {name: scaling.attributes[name] for name in ("indexing_maps", "iterator_types")}
+    new = ir.Operation.create("linalg.generic", [], [buffer], {**attributes, "operandSegmentSizes": segments}, regions=1)
+    old, element = scaling.regions[0].blocks[0], buffer.type.element_type
+    body = new.regions[0].blocks.append(element)
+    *ops, end = old.operations
+    with ir.InsertionPoint(body):
+        values = {old.arguments[0]: b.convert(body.arguments[0], old.arguments[0].type)}
+        values = clone_ops(ops, values)
+        linalg.yield_([b.convert(values.get(v, v), element) for v in end.operands])
+
+
+def _write_to(buffer: ir.Value, tensor_buffer: ir.Value) -> None:
+    """Make what stores to `tensor_buffer` store to `buffer`, in its type."""
+    for store in [use.owner for use in tensor_buffer.uses if op_name(use.owner) == "memref.store"]:
+        with ir.InsertionPoint(store):
+            memref.store(b.convert(store.operands[0], buffer.type.element_type), buffer, list(store.operands)[2:])
+        store.operation.erase()
+    tensor_buffer.replace_all_uses_with(buffer)
 
 
 def _filled_with(op: ir.OpView) -> ir.Value | None:
@@ -119,10 +167,15 @@ def _dense_buffers(func: ir.OpView) -> None:
         type_ = argument.type
         if not isinstance(type_, ir.RankedTensorType) or sparse_encoding(type_) is not None:
             continue
-        uses = [use.owner for use in argument.uses]
-        argument.set_type(ir.MemRefType.get(type_.shape, type_.element_type))
-        _read_from(argument, argument, uses)
+        _make_buffer(argument, ir.MemRefType.get(type_.shape, type_.element_type))
     set_signature(func, argument_attributes(func), results=[])
+
+
+def _make_buffer(argument: ir.Value, type_: ir.Type) -> None:
+    """Make an argument of the function a buffer, also for what reads it."""
+    uses = [use.owner for use in argument.uses]
+    argument.set_type(type_)
+    _read_from(argument, argument, uses)
 
 
 def _read_from(buffer: ir.Value, tensor: ir.Value, uses: list[ir.OpView] | None = None) -> None:
@@ -130,7 +183,7 @@ def _read_from(buffer: ir.Value, tensor: ir.Value, uses: list[ir.OpView] | None 
     for op in uses if uses is not None else [use.owner for use in tensor.uses]:
         with ir.InsertionPoint(op):
             if op_name(op) == "tensor.extract":
-                new = memref.load(buffer, list(op.operands)[1:])
+                new = b.convert(memref.load(buffer, list(op.operands)[1:]), op.results[0].type)
             elif op_name(op) == "tensor.dim":
                 new = memref.dim(buffer, op.operands[1])
             elif op_name(op) == "bufferization.to_buffer" and tensor == buffer:
@@ -152,9 +205,8 @@ def _return_nothing(func: ir.OpView) -> None:
 def _erase_unused(func: ir.OpView) -> None:
     """Erase tensor ops that nothing reads any more."""
     for op in reversed(list(walk(func))):
-        if op_name(op) in ("bufferization.to_tensor", "linalg.generic", "tensor.empty") and not any(
-            True for r in op.results for _ in r.uses
-        ):
+        names = ("bufferization.to_tensor", "linalg.generic", "tensor.empty", "arith.extf", "arith.truncf")
+        if op_name(op) in names and len(op.results) and not any(True for r in op.results for _ in r.uses):
             op.operation.erase()
 
 

@@ -9,7 +9,7 @@ from mlir import ir
 from mlir.dialects import arith, memref
 
 from sparseditto.dialects import builders as b
-from sparseditto.dialects.binding import clone_into, walk
+from sparseditto.dialects.binding import walk
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.recipes import Recipe
 from sparseditto.dialects.target import Target
@@ -19,6 +19,7 @@ from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
     Values,
     body_ops,
+    clone_ops,
     clone_reduction,
     clone_slice,
     clone_to,
@@ -26,7 +27,7 @@ from sparseditto.passes.rewrite import (
     finished_kernel,
     neutral,
 )
-from sparseditto.passes.rows import operand_and_level, other_parallel, recipe_argument, row_entries, stored_index
+from sparseditto.passes.rows import Finish, operand_and_level, other_parallel, recipe_argument, row_entries, stored_index
 
 
 @register
@@ -85,6 +86,7 @@ class BinRows(SchedulePass):
 
     def run(self, nest: LoopNest, target: Target) -> None:
         entries = row_entries(nest, self.name)
+        finish = Finish.read(nest, entries, self.name)
         if other_parallel(nest) or nest.children(entries):
             raise NotApplicable(
                 "long rows with dense columns or blocks inside are not binned; segment-rows cuts them", where=self.name
@@ -94,10 +96,11 @@ class BinRows(SchedulePass):
         rows, first, last = (recipe_argument(nest.func, operand, recipe, part) for part in ("rows", "first", "last"))
         with ir.InsertionPoint(nest.outer.op):
             b.for_loop(nest.outer.lower, nest.outer.upper, nest.outer.step, [], _Short(nest, entries, self.limit).build)
-            self._long_kernel(nest, entries, rows, first, last)
+            self._long_kernel(nest, entries, finish, (rows, first, last))
         nest.outer.op.operation.erase()
 
-    def _long_kernel(self, nest: LoopNest, entries: Loop, rows: ir.Value, first: ir.Value, last: ir.Value) -> None:
+    def _long_kernel(self, nest: LoopNest, entries: Loop, finish: Finish, pieces: tuple[ir.Value, ir.Value, ir.Value]) -> None:
+        rows, first, last = pieces
         with finished_kernel("_long", memref.dim(rows, b.index(0)), self.threads) as (piece, thread):
             row = stored_index(memref.load(rows, [piece]))
             start = b.add(stored_index(memref.load(first, [piece])), thread)
@@ -109,9 +112,8 @@ class BinRows(SchedulePass):
             (part,) = clone_reduction(entries, values, start, end, stride, [zero])
             total = collective("ditto.block_reduce", part, "arith.addf", threads=self.threads)
             with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, thread, b.index(0))):
-                (store,) = nest.stores
-                at = [clone_slice(i, values) for i in indices(store)]
-                memref.atomic_rmw(arith.AtomicRMWKind.addf, total, accessed(store), at)
+                at = [clone_slice(i, values) for i in indices(finish.store)]
+                memref.atomic_rmw(arith.AtomicRMWKind.addf, finish.part_of(total, values), accessed(finish.store), at)
 
 
 class _Short:
@@ -131,8 +133,7 @@ class _Short:
         initial = values.get(entries.initial[0], entries.initial[0])
         end = arith.select(is_long, lower, upper)
         (total,) = clone_reduction(entries, values, lower, end, entries.step, [initial])
-        for op in rest:
-            clone_into(op, {**values, entries.op.results[0]: total})
+        clone_ops(rest, {**values, entries.op.results[0]: total})
 
 
 def _row_values(entries: Loop, values: Values) -> None:

@@ -9,7 +9,6 @@ from mlir import ir
 from mlir.dialects import arith, memref, scf
 
 from sparseditto.dialects import builders as b
-from sparseditto.dialects.binding import clone_into
 from sparseditto.dialects.recipes import Recipe
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
@@ -18,6 +17,7 @@ from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
     Values,
     body_ops,
+    clone_ops,
     clone_reduction,
     clone_slice,
     clone_to,
@@ -27,7 +27,15 @@ from sparseditto.passes.rewrite import (
     neutral,
     take_initial,
 )
-from sparseditto.passes.rows import is_load, operand_and_level, other_parallel, recipe_argument, row_entries, stored_index
+from sparseditto.passes.rows import (
+    Finish,
+    is_load,
+    operand_and_level,
+    other_parallel,
+    recipe_argument,
+    row_entries,
+    stored_index,
+)
 
 
 @register
@@ -37,7 +45,7 @@ class SegmentRows(SchedulePass):
 
     The host cuts the rows (recipe `row-segments`): for each segment its row, complemented where the row was cut, and
     where its entries start.  A row in one piece is stored as before; the pieces of a cut row meet in atomic additions.  Where
-    the output starts from a constant, a kernel of its own sets the cut rows to it first.
+    the output does not simply start from its old value, a kernel of its own sets the cut rows to their initial values first.
 
     Before::
 
@@ -67,7 +75,8 @@ class SegmentRows(SchedulePass):
         }
 
     Leaves alone: what is done for one entry.
-    Refuses: rows that are not a dense level over a compressed one; reductions other than sums (only those have atomics).
+    Refuses: rows that are not a dense level over a compressed one; reductions other than sums (only those have atomics);
+    sums that are wider than the output, of which each piece would be rounded.
     """
 
     name: ClassVar[str] = "segment-rows"
@@ -81,24 +90,25 @@ class SegmentRows(SchedulePass):
 
     def run(self, nest: LoopNest, target: Target) -> None:
         entries = row_entries(nest, self.name)
+        finish = Finish.read(nest, entries, self.name)
         operand, level = operand_and_level(entries)
         recipe = Recipe("row-segments", (("level", level), ("length", self.length)))
         rows, positions = (recipe_argument(nest.func, operand, recipe, part) for part in ("rows", "positions"))
-        start = entries.initial[0]
-        if not is_load(start):
+        if not is_load(finish.initial):
             cut = recipe_argument(nest.func, operand, recipe, "cut")
             with ir.InsertionPoint(nest.outer.op):
-                _initialise(nest, start, cut)
+                _initialise(nest, finish, cut)
         with ir.InsertionPoint(nest.outer.op):
-            b.for_loop(b.index(0), memref.dim(rows, b.index(0)), b.index(1), [], _Segment(nest, entries, rows, positions).build)
+            segment = _Segment(nest, entries, finish, rows, positions)
+            b.for_loop(b.index(0), memref.dim(rows, b.index(0)), b.index(1), [], segment.build)
         nest.outer.op.operation.erase()
 
 
 class _Segment:
     """The body of the loop over segments."""
 
-    def __init__(self, nest: LoopNest, entries: Loop, rows: ir.Value, positions: ir.Value) -> None:
-        self.nest, self.entries, self.rows, self.positions = nest, entries, rows, positions
+    def __init__(self, nest: LoopNest, entries: Loop, finish: Finish, rows: ir.Value, positions: ir.Value) -> None:
+        self.nest, self.entries, self.finish, self.rows, self.positions = nest, entries, finish, rows, positions
 
     def build(self, segment: ir.Value, _: list[ir.Value]) -> tuple[ir.Value, ...]:
         i32 = ir.IntegerType.get_signless(32)
@@ -114,27 +124,28 @@ class _Segment:
         entries = self.entries
         zero = neutral("arith.addf", entries.initial[0].type)
         (total,) = clone_reduction(entries, values, self.first, self.last, entries.step, [zero])
-        (store,) = rest
-        at = [values.get(v, v) for v in indices(store)]
+        store = self.finish.store
+        at = [clone_slice(v, values) for v in indices(store)]
         branch = scf.IfOp(self.cut, has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            memref.atomic_rmw(arith.AtomicRMWKind.addf, total, accessed(store), at)
+            memref.atomic_rmw(arith.AtomicRMWKind.addf, self.finish.part_of(total, values), accessed(store), at)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             initial = take_initial(entries, values)
             result = total if is_zero(initial) else combine("arith.addf", initial, total)
-            clone_into(store, {**values, entries.op.results[0]: result})
+            clone_ops(rest, {**values, entries.op.results[0]: result})
             scf.yield_([])
 
 
-def _initialise(nest: LoopNest, start: ir.Value, cut: ir.Value) -> None:
-    """A kernel that sets the rows that were cut to the constant that their sums start from."""
-    others, (store,) = other_parallel(nest), nest.stores
+def _initialise(nest: LoopNest, finish: Finish, cut: ir.Value) -> None:
+    """A kernel that sets the rows that were cut to what their sums are added to."""
+    others, store = other_parallel(nest), finish.store
     extents = [memref.dim(cut, b.index(0)), *(loop.upper for loop in others)]
 
     def set_element(at: list[ir.Value]) -> None:
         row = stored_index(memref.load(cut, at[:1]))
         values = {nest.outer.iv: row, **{loop.iv: i for loop, i in zip(others, at[1:], strict=True)}}
-        memref.store(start, accessed(store), [clone_slice(i, values) for i in indices(store)])
+        at_store = [clone_slice(i, values) for i in indices(store)]
+        memref.store(clone_slice(finish.initial, values), accessed(store), at_store)
 
     element_kernel("_init", extents, set_element)

@@ -89,7 +89,7 @@ class _Widen:
         """Refuse, before anything is changed, what cannot be a vector."""
         for op in ops:
             if op_name(op) == "scf.if":
-                if self.depends(op.operands[0]) or len(op.results):
+                if self.depends(op.operands[0]):
                     raise NotApplicable("a condition depends on the column", where=self.where)
                 for region in op.regions:
                     for block in region:
@@ -123,8 +123,7 @@ class _Widen:
         if name == "scf.for":
             return {**values, **dict(zip(op.results, self._loop(op, operands, values), strict=True))}
         if name == "scf.if":
-            self._condition(op, operands[0], values)
-            return values
+            return {**values, **dict(zip(op.results, self._condition(op, operands[0], values), strict=True))}
         if name == "memref.atomic_rmw":
             self._atomic(op, operands)
             return values
@@ -153,13 +152,18 @@ class _Widen:
             return op(result, operands[0], operands[1:], alignment=size)
         return op(operands[0], operands[1], operands[2:], alignment=size)
 
-    def _condition(self, op: ir.OpView, condition: ir.Value, values: Values) -> None:
+    def _condition(self, op: ir.OpView, condition: ir.Value, values: Values) -> list[ir.Value]:
         blocks = [block for region in op.regions for block in region]
-        new = scf.IfOp(condition, has_else=len(blocks) > 1)
+        types = [self.vector(r.type) if self.depends(r) else r.type for r in op.results]
+        new = scf.IfOp(condition, types, has_else=len(blocks) > 1)
         for old, region in zip(blocks, new.regions, strict=False):
             with ir.InsertionPoint(region.blocks[0]):
-                self.ops(body_ops(old), values)
-                scf.yield_([])
+                inner = self.ops(body_ops(old), values)
+                given = [inner.get(v, v) for v in yielded(old)]
+                scf.yield_(
+                    [self.broadcast(v) if isinstance(t, ir.VectorType) else v for v, t in zip(given, types, strict=True)]
+                )
+        return list(new.results)
 
     def _atomic(self, op: ir.OpView, operands: list[ir.Value]) -> None:
         """One update an element: memref has no atomic update of a vector."""
