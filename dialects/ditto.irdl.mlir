@@ -11,7 +11,8 @@ irdl.dialect @ditto {
     %min = irdl.is "arith.minimumf"
     %maxnum = irdl.is "arith.maxnumf"
     %minnum = irdl.is "arith.minnumf"
-    %kind = irdl.any_of(%add, %mul, %max, %min, %maxnum, %minnum)
+    %most = irdl.is "arith.maxui"
+    %kind = irdl.any_of(%add, %mul, %max, %min, %maxnum, %minnum, %most)
     %one = irdl.is 1 : i32
     %two = irdl.is 2 : i32
     %four = irdl.is 4 : i32
@@ -24,7 +25,23 @@ irdl.dialect @ditto {
     irdl.attributes { "kind" = %kind, "lanes" = %lanes }
   }
 
-  // The same over the `threads` threads of a block; thread 0 gets it, the others get what is of no use.
+  // The `value` of the lane with number `which` among each `lanes` neighbouring lanes; all of these get it.
+  // All lanes of the warp must reach it.  `which` is below `lanes` and the same in the lanes that share the value.
+  irdl.operation @lane_broadcast {
+    %type = irdl.any
+    %index = irdl.is index
+    %two = irdl.is 2 : i32
+    %four = irdl.is 4 : i32
+    %eight = irdl.is 8 : i32
+    %sixteen = irdl.is 16 : i32
+    %warp = irdl.is 32 : i32
+    %lanes = irdl.any_of(%two, %four, %eight, %sixteen, %warp)
+    irdl.operands(value: %type, which: %index)
+    irdl.results(result: %type)
+    irdl.attributes { "lanes" = %lanes }
+  }
+
+  // The same as a `lane_reduce` over the `threads` threads of a block; thread 0 gets it, the others get what is of no use.
   // All threads of the block must reach it.
   irdl.operation @block_reduce {
     %type = irdl.any

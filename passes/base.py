@@ -65,6 +65,7 @@ class Form(Enum):
     VECTORS = "vectors over the dense columns"
     JAMMED = "several tiles of columns in one walk over the entries"
     UNROLLED = "the innermost reduction unrolled"
+    LANE_LOADS = "stored entries loaded by the lanes of a row together"
     THREADS = "rows mapped to threads or subgroups"
     BLOCKS = "the grid split into blocks of threads"
 

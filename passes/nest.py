@@ -244,6 +244,7 @@ class LoopNest:
             Form.VECTORS: any(isinstance(load.result.type, ir.VectorType) for load in self.loads),
             Form.JAMMED: any(len(loop.initial) > 1 for loop in self.reductions),
             Form.UNROLLED: any("ditto.unrolled" in loop.op.attributes for loop in self.loops),
+            Form.LANE_LOADS: any(op_name(op) == "ditto.lane_broadcast" for op in walk(self.outer.op)),
             Form.THREADS: bool(self.mapped("thread") or self.mapped("warp")),
             Form.BLOCKS: bool(self.mapped("block")),
         }

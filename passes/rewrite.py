@@ -90,6 +90,16 @@ def _clone_loop_to(
     b.for_loop(lower, upper, step, [], body)
 
 
+def depending_on(ops: list[ir.OpView], values: list[ir.Value]) -> list[ir.OpView]:
+    """Those of `ops`, in order, that use one of `values` or a result of such an op."""
+    tainted, users = set(values), []
+    for op in ops:
+        if any(operand in tainted for operand in op.operands):
+            users.append(op)
+            tainted.update(op.results)
+    return users
+
+
 def yielded(block: ir.Block) -> list[ir.Value]:
     """The operands of a loop body's `scf.yield`."""
     return list(list(block.operations)[-1].operands)
@@ -219,13 +229,13 @@ def is_zero(value: ir.Value) -> bool:
     return op is not None and op_name(op) == "arith.constant" and str(op.attributes["value"]).startswith(("0.0", "dense<0.0"))
 
 
-def guard_stores(block: ir.Block, condition: ir.Value) -> None:
+def guard_stores(block: ir.Block, condition: ir.Value, first: int = 0) -> None:
     """Put what stores under `block` inside an `scf.if` of `condition`, but nothing that all lanes must reach.
 
-    The guard goes around the largest ops that hold stores and no collective, so that what is only read in order to be
-    stored again is not read either.
+    The guard goes around the largest ops that hold stores and no collective, and around what they alone read in order to
+    store it again.  Ops before number `first` stay as they are.
     """
-    for op in list(block.operations):
+    for op in list(block.operations)[first:]:
         inside = [op_name(inner) for inner in (op, *walk(op))]
         if not any(name in STORES for name in inside):
             continue
@@ -234,6 +244,29 @@ def guard_stores(block: ir.Block, condition: ir.Value) -> None:
                 for inner in region:
                     guard_stores(inner, condition)
         else:
+            guarded = [*_read_for(op), op]
             with ir.InsertionPoint(op), b.if_then(condition):
-                clone_into(op, {})
-            op.operation.erase()
+                clone_ops(guarded, {})
+            for old in reversed(guarded):
+                old.operation.erase()
+
+
+def _read_for(op: ir.OpView) -> list[ir.OpView]:
+    """Loads in the block of `op` from the buffers that it stores to, and what is made of them, where `op` alone needs it."""
+    inside = [op, *walk(op)]
+    buffers = [inner.operands[1] for inner in inside if op_name(inner) in STORES]
+    needed = {inner.operation for inner in inside}
+    found: list[ir.OpView] = []
+    for other in reversed(_before(op)):
+        users = [use.owner.operation for result in other.results for use in result.uses]
+        if users and not len(other.regions) and all(user in needed for user in users):
+            needed.add(other.operation)
+            found.insert(0, other)
+    loads = [other for other in found if op_name(other) in ("memref.load", "vector.load") and other.operands[0] in buffers]
+    return [other for other in found if other in loads or other in depending_on(found, [r for x in loads for r in x.results])]
+
+
+def _before(op: ir.OpView) -> list[ir.OpView]:
+    """The ops before `op` in its block."""
+    ops = list(op.operation.block.operations)
+    return ops[: ops.index(op)]

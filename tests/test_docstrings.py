@@ -65,6 +65,7 @@ FIXTURES = {
     "jam-columns": (SPMM_FILLED, f"{NEST},accumulate-registers,vectorize"),
     "rows-to-threads": (SPMV, f"{NEST},accumulate-registers"),
     "rows-to-subgroups": (SPMV, f"{NEST},accumulate-registers"),
+    "share-loads": (SPMM_FILLED, f"{NEST},accumulate-registers,rows-to-subgroups"),
     "unroll": (SPMV, f"{NEST},accumulate-registers"),
     "vectorize": (SPMM, f"{NEST},accumulate-registers"),
     "map-blocks": (SPMV, f"{NEST},accumulate-registers,rows-to-threads"),

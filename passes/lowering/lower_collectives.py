@@ -29,7 +29,7 @@ class LowerCollectives(LoweringPass):
 
     All shuffles have width 32: a smaller width would name only the first lanes of the warp in the mask, which is wrong for
     every other group; xor offsets below the group's size stay inside the group.  64-bit values cross in two halves, vectors
-    element by element.
+    element by element.  A `ditto.lane_broadcast` is one `gpu.shuffle idx` from a lane counted from the start of the warp.
 
     Before::
 
@@ -48,27 +48,40 @@ class LowerCollectives(LoweringPass):
 
     def apply(self, module: ir.Module, target: Target) -> None:
         with module.context, ir.Location.unknown():
-            for op in [op for op in walk(module.operation) if op_name(op) in ("ditto.lane_reduce", "ditto.block_reduce")]:
-                kind = ir.StringAttr(op.attributes["kind"]).value
+            for op in [op for op in walk(module.operation) if op_name(op) in _LOWERINGS]:
                 with ir.InsertionPoint(op):
-                    if op_name(op) == "ditto.lane_reduce":
-                        lanes = int(ir.IntegerAttr(op.attributes["lanes"]).value)
-                        stride = int(ir.IntegerAttr(op.attributes["stride"]).value) if "stride" in op.attributes else 1
-                        result = _butterfly(op.operands[0], kind, lanes, target.warp_size, stride)
-                    else:
-                        threads = int(ir.IntegerAttr(op.attributes["threads"]).value)
-                        result = _over_block(op, kind, threads, target.warp_size)
+                    result = _LOWERINGS[op_name(op)](op, target.warp_size)
                 op.results[0].replace_all_uses_with(result)
                 op.operation.erase()
 
 
-def _over_block(op: ir.OpView, kind: str, threads: int, warp: int) -> ir.Value:
+def _number(op: ir.OpView, name: str, default: int = 1) -> int:
+    return int(ir.IntegerAttr(op.attributes[name]).value) if name in op.attributes else default
+
+
+def _over_lanes(op: ir.OpView, warp: int) -> ir.Value:
+    kind = ir.StringAttr(op.attributes["kind"]).value
+    return _butterfly(op.operands[0], kind, _number(op, "lanes"), warp, _number(op, "stride"))
+
+
+def _from_lane(op: ir.OpView, warp: int) -> ir.Value:
+    """The value of one lane of the group; a shuffle counts lanes from the start of the warp."""
+    value, which = op.operands
+    lanes = _number(op, "lanes")
+    if lanes < warp:
+        lane = b.rem(gpu.thread_id(gpu.Dimension.x), b.index(warp))
+        which = b.add(b.sub(lane, b.rem(lane, b.index(lanes))), which)
+    return _cross(value, arith.index_cast(_i32(), which), gpu.ShuffleMode.IDX, warp)
+
+
+def _over_block(op: ir.OpView, warp: int) -> ir.Value:
     """Reduce each warp, leave its result in shared memory, and reduce those in the first warp.
 
     The barrier at the end lets the buffer be used again, should the reduction stand in a loop.
     """
+    kind = ir.StringAttr(op.attributes["kind"]).value
     value = _butterfly(op.operands[0], kind, warp, warp)
-    warps = threads // warp
+    warps = _number(op, "threads") // warp
     if warps == 1:
         return value
     buffer = _shared_buffer(op, warps, value.type)
@@ -110,15 +123,35 @@ def _butterfly(value: ir.Value, kind: str, lanes: int, width: int, stride: int =
     return value
 
 
+def _i32() -> ir.Type:
+    return ir.IntegerType.get_signless(32)
+
+
 def _exchange(value: ir.Value, offset: int, width: int) -> ir.Value:
     """The value of the lane whose number differs by `offset` (xor)."""
+    return _cross(value, arith.constant(_i32(), offset), gpu.ShuffleMode.XOR, width)
+
+
+def _cross(value: ir.Value, lane: ir.Value, mode: gpu.ShuffleMode, width: int) -> ir.Value:
+    """A shuffle of a value of any type: 32 bits at a time."""
     type_ = value.type
     if isinstance(type_, ir.VectorType):
-        parts = [_exchange(vector.extract(value, [], [i]), offset, width) for i in range(type_.shape[0])]
+        parts = [_cross(vector.extract(value, [], [i]), lane, mode, width) for i in range(type_.shape[0])]
         return vector.from_elements(type_, parts)
-    i32 = ir.IntegerType.get_signless(32)
-    if isinstance(type_, ir.F64Type):
-        halves = vector.bitcast(ir.VectorType.get([2], i32), vector.from_elements(ir.VectorType.get([1], type_), [value]))
-        moved = _exchange(halves, offset, width)
+    if isinstance(type_, ir.IndexType):
+        i64 = ir.IntegerType.get_signless(64)
+        return arith.index_cast(type_, _cross(arith.index_cast(i64, value), lane, mode, width))
+    if type_.width == 64:
+        halves = vector.bitcast(ir.VectorType.get([2], _i32()), vector.from_elements(ir.VectorType.get([1], type_), [value]))
+        moved = _cross(halves, lane, mode, width)
         return vector.extract(vector.bitcast(ir.VectorType.get([1], type_), moved), [], [0])
-    return gpu.ShuffleOp(value, arith.constant(i32, offset), arith.constant(i32, width), gpu.ShuffleMode.XOR).shuffleResult
+    if isinstance(type_, ir.IntegerType) and type_.width < 32:
+        return arith.trunci(type_, _cross(arith.extui(_i32(), value), lane, mode, width))
+    return gpu.ShuffleOp(value, lane, arith.constant(_i32(), width), mode).shuffleResult
+
+
+_LOWERINGS = {
+    "ditto.lane_reduce": _over_lanes,
+    "ditto.lane_broadcast": _from_lane,
+    "ditto.block_reduce": _over_block,
+}
