@@ -35,6 +35,7 @@ BATCH = 8  # candidates of one generation, at most
 ROUNDS = 6  # for those that may be the best; the final timing, beside the baselines, has rounds of its own
 SPARE = 8  # plans that are compiled ahead beyond those that the budget measures first: about half are refused
 SORTED_NS = 150.0  # an entry, to sort a matrix into another format …
+SLICED_NS = 60.0  # … or to store its rows in slices …
 PACK_S = 2.0  # … and the most that a candidate may take for it
 STEP_NS = 30.0  # a multiply-add of a lane that walks a long row alone …
 WALK_S = 0.5  # … and the most that a candidate may take for that
@@ -173,14 +174,13 @@ class Search:
         sizes = {int(name[1:]): n for name, n in self.kernel.package.sizes.items()}
         self.task = CompileTask(path.read_text(), path.name, None, sizes, tuner.chip, plugin_files())
         self.notes: list[str] = []
-        recorded = self._recorded()
-        base = Plan.from_json(self.kernel.package.plan)
-        plans = [base, *recorded] if recorded else [base, *prepared.first]
-        self.first = list({plan.digest(): plan for plan in plans}.values())
         self.seconds: dict[str, float] = {}
         self.trials: dict[str, Trial] = {}
         self.identities: dict[str, str] = {}
         self.skip: Collection[str] = ()
+        self.base = Plan.from_json(self.kernel.package.plan)
+        others = {plan.digest(): plan for plan in self._recorded() or prepared.first}
+        self.first = [self.base, *(p for d, p in others.items() if d != self.kernel.digest and not self.refusal(p))]
 
     def share(self) -> int:
         """How many of the first plans are measured, at most, before their neighbours are."""
@@ -303,11 +303,13 @@ class Search:
         """Why a plan is not worth a run, or nothing."""
         if plan.digest() in self.skip:
             return "it brought the GPU down"
+        if plan != self.base and (why := worse_by_design(plan, self.base)):
+            return why
         features = self.context.features
         if features is None:
             return ""
-        pack_s = features.entries * SORTED_NS * 1e-9
-        if is_sorted_anew(plan) and pack_s > PACK_S:
+        pack_s = pack_seconds(plan, features)
+        if pack_s > PACK_S:
             return f"storing {features.entries} entries in another order takes about {pack_s:.0f} s"
         walk_s = walk_seconds(plan, features, self.prepared.task)
         return f"one lane walks the longest row for about {walk_s:.1f} s" if walk_s > WALK_S else ""
@@ -373,9 +375,21 @@ def best_plans(rows: Sequence[Mapping[str, Any]], dtype: str) -> dict[tuple[str,
     return {key: (plan,) for key, (_, plan) in best.items()}
 
 
-def is_sorted_anew(plan: Plan) -> bool:
-    """Whether the plan stores the entries in another order than CSR has them."""
-    return any(step.options().get("format", "csr") != "csr" for step in plan.steps)
+def worse_by_design(plan: Plan, base: Plan) -> str:
+    """Why a plan can only be slower than it would be with what `base` has, or nothing."""
+    options, at_base = ({step.name: step.options() for step in p.steps} for p in (plan, base))
+    if "accumulate-registers" in at_base and "accumulate-registers" not in options:
+        return "sums are kept in memory"
+    mine, needed = (found.get("set-encoding", {}) for found in (options, at_base))
+    wider = [key for key in ("positions", "coordinates") if int(mine.get(key, 0)) > int(needed.get(key, 64))]
+    return f"{' and '.join(wider)} are wider than they need to be" if wider else ""
+
+
+def pack_seconds(plan: Plan, features: Features) -> float:
+    """About what it takes to store the entries in another order than CSR has them; 0 where the plan does not."""
+    sorted_anew = any(step.options().get("format", "csr") != "csr" for step in plan.steps)
+    sliced = any(step.name == "slice-rows" for step in plan.steps)
+    return features.entries * (SORTED_NS if sorted_anew else SLICED_NS if sliced else 0.0) * 1e-9
 
 
 def walk_seconds(plan: Plan, features: Features, task: Task) -> float:

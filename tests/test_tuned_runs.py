@@ -239,12 +239,20 @@ PLAIN = "accumulate-registers,rows-to-threads,map-blocks"
 @pytest.mark.parametrize(
     ("plan", "entries", "longest", "why"),
     [
-        (f"set-encoding,{PLAIN}", 10**7, 10**5, ""),
-        (f"set-encoding,{PLAIN}", 10**7, 10**8, "one lane walks the longest row for about 3.0 s"),
-        (f"set-encoding,{PLAIN}".replace("rows-to-threads", "segment-rows,rows-to-threads"), 10**7, 10**8, ""),
-        ("set-encoding,accumulate-registers,rows-to-subgroups{lanes=32 share=entries},map-blocks", 10**7, 10**8, ""),
-        (f"set-encoding{{format=bsr}},{PLAIN}", 10**8, 10, "another order takes about 15 s"),
-        (f"set-encoding{{format=bsr}},{PLAIN}", 10**7, 10, ""),
+        (f"set-encoding{{coordinates=16}},{PLAIN}", 10**7, 10**5, ""),
+        (f"set-encoding{{coordinates=16}},{PLAIN}", 10**7, 10**8, "one lane walks the longest row for about 3.0 s"),
+        (
+            f"set-encoding{{coordinates=16}},{PLAIN}".replace("rows-to-threads", "segment-rows,rows-to-threads"),
+            10**7,
+            10**8,
+            "",
+        ),
+        (f"set-encoding{{coordinates=16}},{PLAIN}".replace("threads", "subgroups{lanes=32 share=entries}"), 10**7, 10**8, ""),
+        (f"set-encoding{{format=bsr coordinates=16}},{PLAIN}", 10**8, 10, "another order takes about 15 s"),
+        (f"set-encoding{{format=bsr coordinates=16}},{PLAIN}", 10**7, 10, ""),
+        (f"set-encoding{{coordinates=64}},{PLAIN}", 10**7, 10, "coordinates are wider than they need to be"),
+        (f"set-encoding{{coordinates=16}},{PLAIN}", 10**7, 10, ""),
+        ("set-encoding,rows-to-threads,map-blocks", 10**7, 10, "sums are kept in memory"),
     ],
 )
 def test_what_would_take_too_long_is_not_run(
