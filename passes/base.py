@@ -62,6 +62,7 @@ class Form(Enum):
     REGISTER_ACCUMULATION = "reductions in registers, parallel loops outside them"
     BINS = "long rows in a kernel of their own"
     SEGMENTS = "rows cut into segments"
+    TILES = "all rows for one tile of columns before the next"
     VECTORS = "vectors over the dense columns"
     JAMMED = "several tiles of columns in one walk over the entries"
     UNROLLED = "the innermost reduction unrolled"

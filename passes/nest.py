@@ -241,6 +241,7 @@ class LoopNest:
             Form.REGISTER_ACCUMULATION: self._accumulates_in_registers(),
             Form.BINS: any(KERNEL in op.attributes for op in self.func.regions[0].blocks[0]),
             Form.SEGMENTS: any(op_name(store) == "memref.atomic_rmw" for store in self.stores),
+            Form.TILES: any(self._places_with_rows(store) > 1 for store in self.stores),
             Form.VECTORS: any(isinstance(load.result.type, ir.VectorType) for load in self.loads),
             Form.JAMMED: any(len(loop.initial) > 1 for loop in self.reductions),
             Form.UNROLLED: any("ditto.unrolled" in loop.op.attributes for loop in self.loops),
@@ -249,6 +250,11 @@ class LoopNest:
             Form.BLOCKS: bool(self.mapped("block")),
         }
         return frozenset(form for form, holds in facts.items() if holds)
+
+    def _places_with_rows(self, store: ir.OpView) -> int:
+        """How many indices of a store change with the outermost loop."""
+        slices = Slices()
+        return sum(self.outer.body in slices.blocks(index) for index in indices(store))
 
     def _accumulates_in_registers(self) -> bool:
         roles = [loop.role for loop in self.loops]

@@ -63,6 +63,7 @@ FIXTURES = {
     "bin-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "stream-entries": (SPMV, f"{NEST},accumulate-registers"),
     "jam-columns": (SPMM_FILLED, f"{NEST},accumulate-registers,vectorize"),
+    "tile-columns": (SPMM_FILLED, f"{NEST},accumulate-registers"),
     "rows-to-threads": (SPMV, f"{NEST},accumulate-registers"),
     "rows-to-subgroups": (SPMV, f"{NEST},accumulate-registers"),
     "share-loads": (SPMM_FILLED, f"{NEST},accumulate-registers,rows-to-subgroups"),

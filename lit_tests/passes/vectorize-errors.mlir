@@ -168,3 +168,22 @@ func.func @second_column(%B: memref<?x9xf32>, %C: memref<?x9xf32>, %m: index) {
   }
   return
 }
+
+// -----
+
+// CHECK: ditto-opt: not-applicable: vectorize: tiles of columns do not begin with a whole vector of 4
+func.func @tiles_of_six(%B: memref<?x24xf32>, %C: memref<?x24xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c6 = arith.constant 6 : index
+  %c8 = arith.constant 8 : index
+  scf.for %i = %c0 to %m step %c1 {
+    %first = arith.muli %i, %c6 : index
+    scf.for %k = %c0 to %c8 step %c1 {
+      %column = arith.addi %first, %k : index
+      %b = memref.load %B[%i, %column] : memref<?x24xf32>
+      memref.store %b, %C[%i, %column] : memref<?x24xf32>
+    }
+  }
+  return
+}

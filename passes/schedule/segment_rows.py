@@ -83,7 +83,7 @@ class SegmentRows(SchedulePass):
     relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE)
     consumes = (Resource.ATOMICS, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.VECTORS, Form.UNROLLED, Form.SEGMENTS, Form.BINS)
+    excludes = (Form.THREADS, Form.TILES, Form.VECTORS, Form.UNROLLED, Form.SEGMENTS, Form.BINS)
     provides = (Form.SEGMENTS,)
 
     length: int = option("most entries of a segment", default=128, choices=(16, 32, 64, 128, 256, 512, 1024, 2048, 4096))

@@ -14,6 +14,7 @@ from sparseditto.dialects.binding import clone_into, op_name
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.columns import Neighbours
 from sparseditto.passes.nest import LoopNest, Slices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, body_ops, require_plain, yielded
@@ -84,12 +85,13 @@ class _Widen:
     def __init__(self, width: int, column: ir.Value, load_bytes: int, where: str) -> None:
         self.width, self.column, self.load_bytes, self.where = width, column, load_bytes, where
         self.slices = Slices()
+        self.neighbours = Neighbours(column, width, self.depends)
 
     def check(self, ops: list[ir.OpView]) -> None:
         """Refuse, before anything is changed, what cannot be a vector."""
         for op in ops:
             if op_name(op) == "scf.if":
-                if self.depends(op.operands[0]):
+                if self.depends(op.operands[0]) and not self.neighbours.agree(op.operands[0]):
                     raise NotApplicable("a condition depends on the column", where=self.where)
                 for region in op.regions:
                     for block in region:
@@ -103,9 +105,15 @@ class _Widen:
 
     def _check_op(self, op: ir.OpView) -> None:
         name = op_name(op)
+        if any(self.neighbours.beside(result) or self.neighbours.agree(result) for result in op.results):
+            return  # stays one number
+        if name in ("arith.addi", "arith.cmpi") and isinstance(op.operands[0].type, ir.IndexType):
+            raise NotApplicable(f"tiles of columns do not begin with a whole vector of {self.width}", where=self.where)
         if name in ("memref.load", "memref.store", "memref.atomic_rmw"):
             at = list(op.operands)[1 if name == "memref.load" else 2 :]
-            if any(self.depends(v) for v in at) and (at[-1] != self.column or any(self.depends(v) for v in at[:-1])):
+            if any(self.depends(v) for v in at) and (
+                not self.neighbours.beside(at[-1]) or any(self.depends(v) for v in at[:-1])
+            ):
                 raise NotApplicable("columns are not read one beside the other", where=self.where)
         elif not name.startswith(_ELEMENTWISE) or any(isinstance(v.type, ir.IndexType) for v in op.operands):
             raise NotApplicable(f"'{name}' of the column has no vector form", where=self.where)
@@ -127,7 +135,7 @@ class _Widen:
         if name == "memref.atomic_rmw":
             self._atomic(op, operands)
             return values
-        wide = name in ("memref.load", "memref.store") and self.column in op.operands
+        wide = name in ("memref.load", "memref.store") and self.neighbours.beside(list(op.operands)[-1])
         if wide and name == "memref.load":
             return {**values, op.results[0]: self._access(vector.LoadOp, operands, self.vector(op.results[0].type)).result}
         if wide:
