@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import pairwise, permutations, product, zip_longest
 from typing import Any
 
 from sparseditto.agent.features import Features
@@ -88,10 +88,14 @@ class Space:
         return [move.plan for move in self.moves(plan)]
 
     def moves(self, plan: Plan) -> list[Move]:
-        """Every legal plan one change away, once: an option one choice further, a pass replaced, added, removed or moved."""
+        """Every legal plan one change away, once.
+
+        A change is an option one choice further, columns traded for lanes, or a pass replaced, added, removed or moved.
+        """
         found: dict[str, Move] = {}
         steps = plan.steps
-        for changed, label, subject in (*self._changes(steps), *self._replacements(steps), *self._additions(steps)):
+        kinds = (self._changes, self._trades, self._replacements, self._additions)
+        for changed, label, subject in (change for kind in kinds for change in kind(steps)):
             self._add(found, plan, changed, label, subject)
         for k, step in enumerate(steps):
             self._add(found, plan, (*steps[:k], *steps[k + 1 :]), f"-{step.name}", f"-{step.name}")
@@ -111,6 +115,18 @@ class Space:
                 subject = f"{step.name}.{option}"
                 label = f"{subject}={other.options()[option]}"
                 yield (*steps[:k], other, *steps[k + 1 :]), label, subject
+
+    def _trades(self, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
+        """One number up and one down, of two steps that share out the columns: either alone leaves lanes idle, or too few."""
+        sharing = [k for k, step in enumerate(steps) if Form.COLUMNS in step.requires or Form.THREADS in step.provides]
+        for j, k in permutations(sharing, 2):
+            for (more, first), (fewer, second) in product(self._adjacent(steps[j]), self._adjacent(steps[k])):
+                if _rises(steps[j], first, more) and _rises(second, steps[k], fewer):
+                    changed = list(steps)
+                    changed[j], changed[k] = first, second
+                    subjects = f"{first.name}.{more}", f"{second.name}.{fewer}"
+                    label = f"{subjects[0]}={first.options()[more]} {subjects[1]}={second.options()[fewer]}"
+                    yield tuple(changed), label, " ".join(subjects)
 
     def _replacements(self, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
         """A pass for another that provides something of the same."""
@@ -228,6 +244,12 @@ def _choices(field: dataclasses.Field[Any]) -> tuple[Any, ...]:
     if declared is not None:
         return tuple(declared)
     return (False, True) if getattr(field.type, "__name__", field.type) == "bool" else ()
+
+
+def _rises(before: Pass, after: Pass, option: str) -> bool:
+    """Whether a number among the options is larger after than before."""
+    values = before.options()[option], after.options()[option]
+    return _is_ordered(values) and bool(values[0] < values[1])
 
 
 def _is_ordered(choices: Iterable[Any]) -> bool:
