@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparseditto.compiler.computation import Computation, Operand
+from sparseditto.compiler.dtypes import dtype_of
 from sparseditto.compiler.execute import Inputs
 from sparseditto.compiler.reference import Check, compare, evaluate
 
@@ -44,7 +45,7 @@ class Checker:
         self.shape = inputs.output_shape
         self.extent = self.shape[self.axis]
         self.width = math.prod(self.shape) // max(1, self.extent)
-        itemsize = {"float64": 8, "float32": 4}.get(output.dtype, 2)
+        itemsize = dtype_of(output.dtype).itemsize
         self.whole = math.prod(self.shape) * itemsize <= FULL_BYTES and inputs.matrix.nnz * max(1, self.width) <= FULL_PRODUCTS
         self._known: dict[_Windows, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
 
@@ -62,7 +63,7 @@ class Checker:
             parts = [self._part(fetch, start, end) for start, end in windows]
             part = parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
             expected, scale = self._expected(windows, keep=self.whole or sampled)
-            checks += [self._placed(check, windows) for check in _compare(part, expected, scale)]
+            checks += [self._placed(check, windows) for check in _compare(part, expected, scale, self.computation.sum_dtype)]
         merged = merge_checks(checks)
         worst = merged.worst if math.isfinite(merged.worst) else None  # JSON has no word for others
         return {**merged.to_json(), "worst": worst, "sampled": sampled}
@@ -150,14 +151,16 @@ def sample_lines(lengths: np.ndarray[Any, Any], most: int, width: int = 32, coun
     return windows
 
 
-def _compare(result: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], scale: np.ndarray[Any, Any]) -> list[Check]:
+def _compare(
+    result: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], scale: np.ndarray[Any, Any], sum_dtype: str | None
+) -> list[Check]:
     """Compare in pieces that stay in the caches, on several threads."""
     lines = len(result) if result.ndim else 0
     step = max(1, (1 << 16) * max(1, lines) // max(1, result.size))
 
     def piece(first: int) -> Check:
         part = slice(first, first + step)
-        found = compare(result[part], expected[part], scale[part])
+        found = compare(result[part], expected[part], scale[part], sum_dtype)
         if found.first_wrong is None:
             return found
         return replace(found, first_wrong=(found.first_wrong[0] + first, *found.first_wrong[1:]))

@@ -20,8 +20,8 @@ class Operand:
     """One tensor of the computation.
 
     `dims[k]` is the iteration dimension that indexes tensor dimension k; `shape[k]` is its static size or
-    None.  `dtype` is NumPy's name (float32, float64).  `sparse` operands have an `encoding` once it is chosen
-    (`pinned` when the file chose it).
+    None.  `dtype` is NumPy's name (float16, bfloat16, float32, float64).  `sparse` operands have an `encoding` once it is
+    chosen (`pinned` when the file chose it).
     """
 
     name: str
@@ -75,6 +75,7 @@ class Computation:
 
     `initial` is the value that the output starts from, or None when the output operand itself is read.  It is multiplied
     by `initial_scale`, scalars by name and constants; where their product is 0 the output's old value is not read.
+    `sum_dtype` is the type in which the sum is carried where that is wider than the output's.
     """
 
     entry: str
@@ -87,6 +88,12 @@ class Computation:
     result: int
     scalars: tuple[Scalar, ...] = ()
     initial_scale: tuple[str | float, ...] = ()
+    sum_dtype: str | None = None
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the sum is carried in a wider type than the output's, and rounded once at the end."""
+        return self.sum_dtype is not None
 
     @property
     def sparse(self) -> Operand:

@@ -17,6 +17,7 @@ from sparseditto.agent.features import Features, analyse, transposed
 from sparseditto.agent.planner import Task, default_plan
 from sparseditto.compiler import emit
 from sparseditto.compiler.computation import Computation
+from sparseditto.compiler.dtypes import dtype_of
 from sparseditto.compiler.kernel import Kernel
 from sparseditto.compiler.package import KernelPackage
 from sparseditto.compiler.pipeline import run_pass, run_upstream
@@ -59,6 +60,8 @@ def fingerprint(computation: Computation) -> str:
     }
     if computation.initial_scale:
         key["initial_scale"] = computation.initial_scale
+    if computation.sum_dtype:
+        key["sum"] = computation.sum_dtype
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -76,10 +79,11 @@ def make_task(problem: Problem) -> tuple[Task, Features | None]:
         rows_first=rows_first,
         choose_format=not sparse.pinned,
         columns=columns if free else 0,
-        plain_rows=sparse.encoding is None or [level.type for level in sparse.encoding.levels] == ["dense", "compressed"],
+        plain_rows=not computation.rounds
+        and (sparse.encoding is None or [level.type for level in sparse.encoding.levels] == ["dense", "compressed"]),
         contiguous=all(o.dims[-1] in free for o in computation.operands if set(free) & set(o.dims)),
         reduction="reduction" in computation.iterators,
-        element_bytes=8 if output.dtype == "float64" else 4,
+        element_bytes=max(dtype_of(o.dtype).itemsize for o in computation.inputs),
         kernel=fingerprint(computation),
         shape=(problem.sizes.get(sparse.dims[0]), problem.sizes.get(sparse.dims[1])),
     )

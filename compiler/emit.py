@@ -18,6 +18,7 @@ NVVM = (
 )
 _DTYPES = {
     "f16": "float16",
+    "bf16": "bfloat16",
     "f32": "float32",
     "f64": "float64",
     "i8": "uint8",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparseditto.compiler.computation import Computation, Operand
+from sparseditto.compiler.dtypes import HALVES, dtype_of
 from sparseditto.compiler.package import KernelPackage
 from sparseditto.compiler.problem import Problem
 from sparseditto.compiler.reference import Check, compare, evaluate
@@ -72,7 +73,7 @@ def lay_out(package: KernelPackage, problem: Problem) -> Layout:
     for operand in computation.operands:
         problem.shape(operand)  # refuses first, as packing may take long
     start = time.perf_counter()
-    packed = pack(matrix, encoding, np.dtype(sparse.dtype))
+    packed = pack(matrix, encoding, dtype_of(sparse.dtype))
     arrays = {f"{sparse.name}.{part}": array for part, array in packed.arrays.items()}
     made = auxiliary(package, arrays)
     seconds = time.perf_counter() - start
@@ -149,7 +150,9 @@ def _encoding(sparse: Operand) -> Encoding:
 def _rounded(csr: sp.csr_array, sparse: Operand) -> tuple[sp.csr_array, tuple[str, ...]]:
     """The matrix with its values as the kernel sees them."""
     with np.errstate(over="ignore", invalid="ignore"):
-        data = csr.data.astype(sparse.dtype)
+        data = csr.data.astype(dtype_of(sparse.dtype))
+    if sparse.dtype in HALVES:
+        data = data.astype(np.float32)  # SciPy takes no 16-bit values
     overflowed = int((np.isinf(data) & np.isfinite(csr.data)).sum())
     rounded = type(csr)((data, csr.indices, csr.indptr), shape=csr.shape)
     notes = (f"{sparse.name}: {overflowed} values are beyond {sparse.dtype} and became infinite",) if overflowed else ()
@@ -159,8 +162,9 @@ def _rounded(csr: sp.csr_array, sparse: Operand) -> tuple[sp.csr_array, tuple[st
 def _dense(problem: Problem, operand: Operand, rng: np.random.Generator) -> np.ndarray:
     shape = problem.shape(operand)
     if operand.name in problem.dense:
-        return np.ascontiguousarray(problem.dense[operand.name], dtype=operand.dtype)
-    return rng.uniform(-1.0, 1.0, shape).astype(operand.dtype)
+        with np.errstate(over="ignore"):
+            return np.ascontiguousarray(problem.dense[operand.name], dtype=dtype_of(operand.dtype))
+    return rng.uniform(-1.0, 1.0, shape).astype(dtype_of(operand.dtype))
 
 
 def _padded(problem: Problem, encoding: Encoding, sparse: Operand) -> dict[int, int]:
@@ -198,4 +202,4 @@ def run_simt(package: KernelPackage, inputs: Inputs, checks: bool = True, module
 def check(computation: Computation, inputs: Inputs, result: np.ndarray) -> Check:
     """Compare with float64."""
     expected, scale = evaluate(computation, inputs.matrix, inputs.dense, inputs.initial, inputs.scalars)
-    return compare(result, expected, scale)
+    return compare(result, expected, scale, computation.sum_dtype)

@@ -27,7 +27,7 @@ from sparseditto.dialects.binding import (
 from sparseditto.dialects.errors import InputError, Unsupported, did_you_mean
 from sparseditto.passes.nest import COMBINERS
 
-_DTYPES = {"f32": "float32", "f64": "float64"}
+_DTYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 _SCALARS = {"f32": "float32", "f64": "float64"}
 _SUPPORT_OPS = {"arith.constant", "tensor.dim", "tensor.empty", "linalg.fill", "func.return"}
 _SCALAR_OPS = {"arith.cmpf", "arith.mulf", "arith.extf", "arith.truncf"}
@@ -67,7 +67,7 @@ def read_kernel(source: str, filename: str = "-", entry: str | None = None) -> K
     """Parse MLIR text in the current context and read its entry function.
 
     Raises `InputError` when the text is not valid or the entry cannot be told, `Unsupported` when it is none of what
-    this compiler takes: one `linalg` op with one sparse operand on f32 or f64 tensors.
+    this compiler takes: one `linalg` op with one sparse operand on tensors of f16, bf16, f32 or f64.
     """
     module = parse_module(source, filename)
     func = _entry(module, filename, entry)
@@ -265,7 +265,13 @@ class _Reader:
             result,
             self._scalars(),
             self._initial_scale(),
+            self._sum_dtype(output),
         )
+
+    def _sum_dtype(self, output: Operand) -> str | None:
+        """The type in which the sum is carried, where it is not the output's."""
+        carried = _DTYPES[str(self.generic.results[0].type.element_type)]
+        return None if carried == output.dtype else carried
 
     def _scalars(self) -> tuple[Scalar, ...]:
         arguments = enumerate(self.func.regions[0].blocks[0].arguments)
@@ -303,7 +309,7 @@ class _Reader:
         output = value == self.generic.operands[-1]
         element = str((self.stored if output else type_).element_type)
         if element not in _DTYPES:
-            raise self.refuse(self.generic, f"element type {element} is not supported; f32 and f64 are")
+            raise self.refuse(self.generic, f"element type {element} is not supported; {', '.join(_DTYPES)} are")
         if not all(isinstance(e, ir.AffineDimExpr) for e in indexing.results):
             raise self.refuse(self.generic, f"the indexing map {indexing} is not supported: each index must be one loop")
         dims = tuple(int(e.position) for e in indexing.results)

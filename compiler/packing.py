@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparseditto.compiler.dtypes import HALVES
 from sparseditto.compiler.matrix import MAX_FILL, Matrix, too_many_positions
 from sparseditto.dialects.encoding import INDEX_WIDTHS, LEVEL_TYPES, Encoding, Level
 from sparseditto.dialects.errors import InputError, did_you_mean
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-VALUE_TYPES = ("float16", "float32", "float64")
+VALUE_TYPES = (*HALVES, "float32", "float64")
 MAX_IDLE_VALUES = 2**26
 """A dense level may not make more values than this when it stores more than `MAX_FILL` values for every entry."""
 
@@ -56,7 +57,7 @@ class Packed:
 
 
 def pack(matrix: Matrix, encoding: Encoding, dtype: DTypeLike) -> Packed:
-    """Store `matrix` as `encoding` says, its values cast to `dtype` (float16, float32, float64).
+    """Store `matrix` as `encoding` says, its values cast to `dtype` (float16, bfloat16, float32, float64).
 
     A value beyond the range of `dtype` becomes infinite.  Raises `InputError` when the encoding is not for matrices, an
     index does not fit in its width, or dense levels would make more values or positions than can be meant.
@@ -91,7 +92,7 @@ def pack_tensor(
 
 
 def unpack(packed: Packed) -> csr_array:
-    """The matrix that `packed` stores, as canonical CSR (float16 values as float32, which SciPy needs).
+    """The matrix that `packed` stores, as canonical CSR (16-bit values as float32, which SciPy needs).
 
     The inverse of `pack`, with one exception: when the last level is dense (BSR), a stored zero looks like one that
     fills a block, and is dropped.  Raises `InputError` when a block holds a value outside the matrix.
@@ -101,7 +102,7 @@ def unpack(packed: Packed) -> csr_array:
     if len(packed.shape) != 2:
         raise InputError(f"a tensor of rank {len(packed.shape)} is no matrix")
     coordinates, values = unpack_tensor(packed)
-    if values.dtype == np.float16:
+    if values.dtype.name in HALVES:
         values = values.astype(np.float32)
     row, column = coordinates
     csr: csr_array = coo_array((values, (row, column)), shape=packed.shape).tocsr()
@@ -223,10 +224,10 @@ def _row_arrays(level: Level, starts: Array, inner: Array) -> dict[str, Array]:
 
 
 def _by_columns(csr: csr_array, values: Array) -> tuple[Array, Array, Array]:
-    """Positions, rows and values of the columns.  float16 is permuted by entry number, as SciPy does not take it."""
+    """Positions, rows and values of the columns.  16-bit ones are permuted by entry number, as SciPy does not take them."""
     from scipy.sparse import csr_array
 
-    if values.dtype != np.float16:
+    if values.dtype.name not in HALVES:
         csc = csr_array((values, csr.indices, csr.indptr), shape=csr.shape).tocsc()
         return csc.indptr, csc.indices, csc.data
     order = np.arange(csr.nnz, dtype=csr.indices.dtype)

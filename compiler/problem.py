@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparseditto.compiler.computation import Computation, Operand, Scalar
+from sparseditto.compiler.dtypes import as_wanted, dtype_of, is_real
 from sparseditto.dialects.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def bind(
 
     Raises `InputError` on unknown names, unreadable files, shapes that do not agree and scalars that are no finite number.
     """
+    for operand in computation.operands:
+        dtype_of(operand.dtype)  # a type that is missing is told at once
     extents = _Extents(computation)
     for d, n in (fixed or {}).items():
         extents.set(d, n, "the compiled kernel")
@@ -176,10 +179,10 @@ def _array(value: Any, operand: Operand) -> np.ndarray:
             value = np.load(value, allow_pickle=False)
         except (OSError, ValueError, EOFError) as e:
             raise InputError(f"cannot be read as .npy: {e}", where=where) from e
-    array = np.asarray(value)
+    array = as_wanted(np.asarray(value), operand.dtype)
     if array.ndim != len(operand.dims):
         raise InputError(f"has {array.ndim} dimensions, '{operand.name}' has {len(operand.dims)}", where=where)
-    if array.dtype.kind not in "fiub":
+    if not is_real(array.dtype):
         raise InputError(f"holds {array.dtype}, which is no real number type", where=where)
     return array
 

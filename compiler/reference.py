@@ -2,6 +2,8 @@
 
 The bound of a component is `tolerance * (|A|·|x|)`: the same sum over absolute values, plus the absolute initial
 value (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, with a constant in place of n·u).
+The tolerance is that of the type in which the sum is carried.  Where the output's type is narrower, the sum is rounded
+once, which may be wrong by the unit roundoff of that type times the result, and no more.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparseditto.compiler.computation import SCALAR, Computation, Instruction, Operand
+from sparseditto.compiler.dtypes import arithmetic, limits
 from sparseditto.dialects.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -199,22 +202,30 @@ def _product(
         return result + product, scale + size
 
 
-def compare(result: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> Check:
-    """Hold `result` (float32 or float64) to `TOLERANCE` times `scale`, component by component.
+def compare(result: np.ndarray, expected: np.ndarray, scale: np.ndarray, sum_dtype: str | None = None) -> Check:
+    """Hold `result` to `TOLERANCE` times `scale`, component by component.
 
-    Where the reference is infinite or NaN the result must be the same; underflow below the dtype's normal numbers is not
-    an error; a component whose scale is beyond the dtype's range may overflow and is counted as skipped.
+    Sums are carried in `sum_dtype`, which is the result's type unless said otherwise (float32 for 16-bit results); what
+    rounding a sum to the result's type may cost is no error.  Where the reference is infinite or NaN the result must be the
+    same; underflow below the normal numbers of the sum's type is not an error; a component whose scale is beyond the range of
+    the result's type may overflow and is counted as skipped.
     """
-    info, tolerance = np.finfo(result.dtype), TOLERANCE[str(result.dtype)]
+    stored = result.dtype.name
+    carried = sum_dtype or arithmetic(stored)
+    tolerance, own = TOLERANCE[carried], limits(stored)
+    underflow = 4 * limits(carried).tiny + (own.least if carried != stored else 0.0)
     value = result.astype(np.float64)
     with np.errstate(all="ignore"):
         error = np.abs(value - expected)
         same = (value == expected) | (np.isnan(value) & np.isnan(expected))
         error = np.where(same, 0.0, error)
-        beyond = (scale > float(info.max) / 2) & np.isfinite(scale) & ~same
-        allowed = tolerance * scale + 4 * float(info.tiny)
+        if carried != stored:
+            rounding = own.unit * (np.abs(expected) + tolerance * scale)
+            error = np.where(error <= rounding, 0.0, error - rounding)
+        beyond = (scale > own.largest / 2) & np.isfinite(scale) & ~same
+        allowed = tolerance * scale + underflow
         wrong = ~(np.isfinite(expected) & (error <= allowed)) & ~beyond & ~same
-        relative = np.where(beyond | (error <= 4 * float(info.tiny)), 0.0, error / scale)
+        relative = np.where(beyond | (error <= underflow), 0.0, error / scale)
         relative = np.where(wrong & ~(relative >= 0), np.inf, relative)
     first = tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else None
     worst = float(np.nanmax(relative, initial=0.0))

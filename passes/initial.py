@@ -1,6 +1,7 @@
 """What an output element holds before anything is added to it, as the `linalg` op says that initialises the output.
 
-That op is a `linalg.fill` of a constant, or a `linalg.generic` over the output alone, which scales its old value.
+That op is a `linalg.fill` of a constant, or a `linalg.generic` over the output alone, which rounds a constant or scales the
+old value.
 """
 
 from __future__ import annotations
@@ -15,9 +16,17 @@ from sparseditto.dialects.binding import defining_op, op_name
 from sparseditto.passes.rewrite import Values, clone_slice
 
 
-def constant_of(op: ir.OpView | None) -> ir.Value | None:
-    """The constant that an initialising op writes everywhere; None for one that reads the old value."""
-    return op.operands[0] if op is not None and op_name(op) == "linalg.fill" else None
+def constant_of(op: ir.OpView) -> ir.Value | None:
+    """The constant that an initialising op writes everywhere, perhaps rounded; None for one that reads the old value."""
+    if op_name(op) == "linalg.fill":
+        return op.operands[0]
+    (block,) = op.regions[0].blocks
+    (result,) = list(block.operations)[-1].operands
+    rounding = defining_op(result)
+    if rounding is not None and op_name(rounding) == "arith.truncf":
+        result = rounding.operands[0]
+    source = defining_op(result)
+    return result if source is not None and op_name(source) == "arith.constant" else None
 
 
 def initial_value(op: ir.OpView, at: Sequence[ir.Value], type_: ir.Type) -> ir.Value:

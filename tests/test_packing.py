@@ -385,7 +385,7 @@ def test_values_are_cast(name: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["int32", "complex128", "bool", "longdouble"])
 def test_other_value_types_are_refused(dtype: str) -> None:
-    with pytest.raises(InputError, match="only as float16, float32, float64"):
+    with pytest.raises(InputError, match="only as float16, bfloat16, float32, float64"):
         pack(matrix_of(EXAMPLE), COO, dtype)
 
 

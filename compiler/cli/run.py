@@ -85,7 +85,7 @@ def _device(wanted: str | None) -> str:
 def _save(path: Path, output: np.ndarray[Any, Any]) -> None:
     try:
         with path.open("wb") as file:
-            np.save(file, output)
+            np.save(file, output.astype(np.float32) if output.dtype.name == "bfloat16" else output)  # .npy has no bfloat16
     except OSError as e:
         raise InputError(f"cannot write there: {e.strerror}", where=str(path)) from e
 

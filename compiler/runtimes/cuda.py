@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparseditto.compiler.dtypes import as_bits, dtype_of
 from sparseditto.compiler.package import Buffer, KernelPackage
 from sparseditto.compiler.runtimes import libcuda
 from sparseditto.compiler.runtimes.foreign import Foreign, foreign_array
@@ -167,10 +168,10 @@ class CudaSession:
         with self._current():
             buffer = self._buffer(name)
             self._finish()
-            result: NDArray[Any] = np.empty(self._shapes[name], dtype=buffer.dtype)
+            result: NDArray[Any] = np.empty(self._shapes[name], dtype=dtype_of(buffer.dtype))
             if result.size:
                 with self._refusals(f"copying '{name}' from the GPU"):
-                    self._pycuda.memcpy_dtoh(result, self._places[name].pointer)
+                    self._pycuda.memcpy_dtoh(as_bits(result), self._places[name].pointer)
         return result
 
     def resources(self) -> list[KernelResources]:
@@ -270,7 +271,7 @@ class CudaSession:
             raise InputError(message, where=buffer.name)
         array = np.asarray(value) if foreign is None else foreign
         shape = self._shapes[buffer.name]
-        if array.dtype != np.dtype(buffer.dtype):
+        if array.dtype != dtype_of(buffer.dtype):
             raise InputError(f"is {array.dtype}, but the kernel was compiled for {buffer.dtype}", where=buffer.name)
         if _count(array.shape) != _count(shape) or _conflict(array.shape, shape):
             raise InputError(f"has shape {array.shape}; the kernel needs {shape}", where=buffer.name)
@@ -295,7 +296,7 @@ class CudaSession:
         place = self._own(buffer)
         if isinstance(value, np.ndarray) and value.size:
             with self._refusals(f"copying '{buffer.name}' to the GPU"):
-                self._pycuda.memcpy_htod(place.pointer, value)
+                self._pycuda.memcpy_htod(place.pointer, as_bits(value))
 
     def _poison(self, buffer: Buffer) -> None:
         place = self._places.get(buffer.name) or self._own(buffer)
@@ -319,7 +320,7 @@ class CudaSession:
         return place
 
     def _buffer_bytes(self, buffer: Buffer) -> int:
-        return _count(self._shapes[buffer.name]) * np.dtype(buffer.dtype).itemsize
+        return _count(self._shapes[buffer.name]) * dtype_of(buffer.dtype).itemsize
 
     def _allocate(self, what: str, count: int) -> Any:
         """`count` bytes of device memory; a pointer that is not null even when count is 0."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparseditto.compiler.dtypes import dtype_of
 from sparseditto.compiler.package import Buffer
 from sparseditto.dialects.errors import InputError
 
@@ -31,6 +32,8 @@ def foreign_array(buffer: Buffer, value: Any) -> Foreign | None:
         return None
     pointer, read_only = interface["data"]
     dtype, shape, strides = np.dtype(interface["typestr"]), tuple(interface["shape"]), interface.get("strides")
+    if buffer.dtype == "bfloat16" and dtype.str[1:] == "V2":  # as the interface spells its bits
+        dtype = dtype_of(buffer.dtype)
     if interface.get("mask") is not None:
         raise InputError("has a mask, which kernels do not read", where=buffer.name)
     if strides is not None and not _is_contiguous(shape, tuple(strides), dtype.itemsize):

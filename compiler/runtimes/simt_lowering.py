@@ -168,8 +168,11 @@ class _Translation:
     # --- Arguments and memory -----------------------------------------------------------------------
 
     def _strip_spaces(self) -> None:
-        """Forget memory spaces (the host has one), and count what vectors may need when they are spilled."""
+        """Forget memory spaces (the host has one) and cache hints, and count what vectors may need when they are spilled."""
         operations = list(walk(self.kernel))
+        for op in operations:
+            if "nontemporal" in op.attributes:  # LLVM's x86 back end ends the process at such a load of f16
+                del op.attributes["nontemporal"]
         blocks = list(self.kernel.regions[0].blocks)
         blocks += [block for op in operations for region in op.regions for block in region.blocks]
         values = [argument for block in blocks for argument in block.arguments]

@@ -3,7 +3,7 @@
 // RUN: python %S/../Inputs/exits.py 2 sparseditto compile %s --entry none -o %t 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: python %S/../Inputs/exits.py 2 sparseditto compile %s --entry two -o %t 2>&1 | FileCheck %s --check-prefix=TWO
 // RUN: python %S/../Inputs/exits.py 2 sparseditto compile %s --entry integers -o %t 2>&1 | FileCheck %s --check-prefix=INT
-// RUN: python %S/../Inputs/exits.py 2 sparseditto compile %s --entry halves -o %t 2>&1 | FileCheck %s --check-prefix=HALF
+// RUN: python %S/../Inputs/exits.py 2 sparseditto compile %s --entry quarters -o %t 2>&1 | FileCheck %s --check-prefix=QUARTER
 // RUN: python %S/../Inputs/exits.py 2 sparseditto compile %s --entry sum_beside -o %t 2>&1 | FileCheck %s --check-prefix=OP
 // RUN: python %S/../Inputs/exits.py 2 sparseditto compile %s --entry not_initialised -o %t 2>&1 | FileCheck %s --check-prefix=INIT
 // RUN: python %S/../Inputs/exits.py 2 sparseditto compile %s --entry three_dimensions -o %t 2>&1 | FileCheck %s --check-prefix=CUBE
@@ -40,15 +40,15 @@ func.func @sparse_result(%A: tensor<?x?xf32>, %B: tensor<?x?xf32>, %C: tensor<?x
 }
 
 func.func @integers(%A: tensor<?x?xi32> {ditto.sparse}, %x: tensor<?xi32>, %y: tensor<?xi32>) -> tensor<?xi32> {
-  // INT: sparseditto: unsupported: {{.*}}kernels.mlir:[[#@LINE+1]]:8: element type i32 is not supported; f32 and f64 are
+  // INT: sparseditto: unsupported: {{.*}}kernels.mlir:[[#@LINE+1]]:8: element type i32 is not supported; f16, bf16, f32, f64 are
   %0 = linalg.matvec ins(%A, %x : tensor<?x?xi32>, tensor<?xi32>) outs(%y : tensor<?xi32>) -> tensor<?xi32>
   return %0 : tensor<?xi32>
 }
 
-func.func @halves(%A: tensor<?x?xf16> {ditto.sparse}, %x: tensor<?xf16>, %y: tensor<?xf16>) -> tensor<?xf16> {
-  // HALF: sparseditto: unsupported: {{.*}}kernels.mlir:[[#@LINE+1]]:8: element type f16 is not supported; f32 and f64 are
-  %0 = linalg.matvec ins(%A, %x : tensor<?x?xf16>, tensor<?xf16>) outs(%y : tensor<?xf16>) -> tensor<?xf16>
-  return %0 : tensor<?xf16>
+func.func @quarters(%A: tensor<?x?xf8E4M3FN> {ditto.sparse}, %x: tensor<?xf8E4M3FN>, %y: tensor<?xf8E4M3FN>) -> tensor<?xf8E4M3FN> {
+  // QUARTER: sparseditto: unsupported: {{.*}}kernels.mlir:[[#@LINE+1]]:8: element type f8E4M3FN is not supported; f16, bf16, f32, f64 are
+  %0 = linalg.matvec ins(%A, %x : tensor<?x?xf8E4M3FN>, tensor<?xf8E4M3FN>) outs(%y : tensor<?xf8E4M3FN>) -> tensor<?xf8E4M3FN>
+  return %0 : tensor<?xf8E4M3FN>
 }
 
 func.func @sum_beside(%A: tensor<?x?xf32> {ditto.sparse}, %x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {

@@ -14,7 +14,15 @@ from sparseditto.passes.base import Kind, LoweringPass
 from sparseditto.passes.registry import register
 
 # PTX type and register constraint of a scalar.
-_REGISTERS = {"i16": ("b16", "h"), "i32": ("b32", "r"), "i64": ("b64", "l"), "f32": ("f32", "f"), "f64": ("f64", "d")}
+_REGISTERS = {
+    "i16": ("b16", "h"),
+    "f16": ("b16", "h"),
+    "bf16": ("b16", "h"),
+    "i32": ("b32", "r"),
+    "i64": ("b64", "l"),
+    "f32": ("f32", "f"),
+    "f64": ("f64", "d"),
+}
 
 NO_ALLOCATE_PTX = 74  # the first version with L1::no_allocate
 
@@ -51,6 +59,10 @@ class LowerNontemporal(LoweringPass):
                 ptx, constraint = _REGISTERS[type_]
                 text = f"ld.global.nc.L1::no_allocate.{ptx} $0, [$1];"
                 with ir.InsertionPoint(op):
-                    value = llvm.inline_asm(op.results[0].type, [op.operands[0]], text, f"={constraint},l")
+                    half = constraint == "h"  # a register of 16 bits holds an integer
+                    loaded = ir.IntegerType.get_signless(16) if half else op.results[0].type
+                    value = llvm.inline_asm(loaded, [op.operands[0]], text, f"={constraint},l")
+                    if loaded != op.results[0].type:
+                        value = llvm.bitcast(op.results[0].type, value)
                 op.results[0].replace_all_uses_with(value)
                 op.operation.erase()

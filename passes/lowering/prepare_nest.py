@@ -93,7 +93,7 @@ def _result_buffers(func: ir.OpView, outputs: list[ir.OpView], where: str) -> No
             if value is not None:
                 buffer = block.add_argument(type_, op.location)
                 attributes.append({"ditto.name": ir.StringAttr.get("result")})
-                linalg.fill(value, outs=[buffer])
+                _fill_buffer(value, buffer)
             elif defining_op(argument) is None:
                 buffer = argument
                 _make_buffer(buffer, type_)
@@ -125,13 +125,31 @@ def _source(tensor: ir.Value) -> ir.Value:
     return tensor
 
 
+def _fill_buffer(value: ir.Value, buffer: ir.Value) -> None:
+    """Write a constant everywhere, rounded to the buffer's type where it is wider."""
+    element, rank = buffer.type.element_type, len(buffer.type.shape)
+    if value.type == element:
+        linalg.fill(value, outs=[buffer])
+        return
+    maps = [ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))]
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    body = _update(buffer, ir.ArrayAttr.get(maps), ir.ArrayAttr.get([parallel] * rank))
+    with ir.InsertionPoint(body):
+        linalg.yield_([b.convert(value, element)])
+
+
+def _update(buffer: ir.Value, maps: ir.Attribute, iterators: ir.Attribute) -> ir.Block:
+    """A `linalg.generic` over `buffer` alone; gives its empty body."""
+    segments = ir.DenseI32ArrayAttr.get([0, 1])
+    attributes = {"indexing_maps": maps, "iterator_types": iterators, "operandSegmentSizes": segments}
+    op = ir.Operation.create("linalg.generic", [], [buffer], attributes, regions=1)
+    return op.regions[0].blocks.append(buffer.type.element_type)
+
+
 def _scale_buffer(scaling: ir.OpView, buffer: ir.Value) -> None:
     """The op over a tensor as one that updates `buffer`."""
-    segments = ir.DenseI32ArrayAttr.get([0, 1])
-    attributes = {name: scaling.attributes[name] for name in ("indexing_maps", "iterator_types")}
-    new = ir.Operation.create("linalg.generic", [], [buffer], {**attributes, "operandSegmentSizes": segments}, regions=1)
+    body = _update(buffer, scaling.attributes["indexing_maps"], scaling.attributes["iterator_types"])
     old, element = scaling.regions[0].blocks[0], buffer.type.element_type
-    body = new.regions[0].blocks.append(element)
     *ops, end = old.operations
     with ir.InsertionPoint(body):
         values = {old.arguments[0]: b.convert(body.arguments[0], old.arguments[0].type)}
