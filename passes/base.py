@@ -68,7 +68,9 @@ class Form(Enum):
     UNROLLED = "the innermost reduction unrolled"
     LANE_LOADS = "stored entries loaded by the lanes of a row together"
     THREADS = "rows mapped to threads or subgroups"
+    COARSENED = "several rows a thread or subgroup"
     BLOCKS = "the grid split into blocks of threads"
+    PERSISTENT = "a fixed number of blocks that take the work in turn"
 
 
 T = TypeVar("T")

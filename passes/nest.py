@@ -18,6 +18,7 @@ from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.passes.base import Form, Pass
 
 KERNEL = "ditto.kernel"  # on a nest that is a finished kernel: the suffix of its name
+WALKS = "ditto.walks"  # on a sequential loop inside a mapped one: it walks "rows" or "blocks", so it is none over columns
 STORES = ("memref.store", "vector.store", "memref.atomic_rmw")
 STRANGE = ("scf.while", "scf.parallel", "sparse_tensor.insert")
 LOOPS = ("scf.for", "scf.forall")
@@ -212,9 +213,8 @@ class LoopNest:
     @property
     def columns(self) -> tuple[Loop, ...]:
         """Sequential parallel loops inside the outermost one that walk neither stored entries nor blocks."""
-        return tuple(
-            loop for loop in self.loops[1:] if loop.sequential and loop.role is Role.PARALLEL and loop.kind is LoopKind.DENSE
-        )
+        inner = (loop for loop in self.loops[1:] if loop.sequential and WALKS not in loop.op.attributes)
+        return tuple(loop for loop in inner if loop.role is Role.PARALLEL and loop.kind is LoopKind.DENSE)
 
     @property
     def reductions(self) -> tuple[Loop, ...]:
@@ -247,7 +247,9 @@ class LoopNest:
             Form.UNROLLED: any("ditto.unrolled" in loop.op.attributes for loop in self.loops),
             Form.LANE_LOADS: any(op_name(op) == "ditto.lane_broadcast" for op in walk(self.outer.op)),
             Form.THREADS: bool(self.mapped("thread") or self.mapped("warp")),
+            Form.COARSENED: self._walks("rows"),
             Form.BLOCKS: bool(self.mapped("block")),
+            Form.PERSISTENT: self._walks("blocks"),
         }
         return frozenset(form for form, holds in facts.items() if holds)
 
@@ -255,6 +257,11 @@ class LoopNest:
         """How many indices of a store change with the outermost loop."""
         slices = Slices()
         return sum(self.outer.body in slices.blocks(index) for index in indices(store))
+
+    def _walks(self, what: str) -> bool:
+        """Whether a loop of the nest is marked as one that walks `what`."""
+        marks = [loop.op.attributes[WALKS] for loop in self.loops if WALKS in loop.op.attributes]
+        return any(ir.StringAttr(mark).value == what for mark in marks)
 
     def _accumulates_in_registers(self) -> bool:
         roles = [loop.role for loop in self.loops]

@@ -145,8 +145,11 @@ def _cross(value: ir.Value, lane: ir.Value, mode: gpu.ShuffleMode, width: int) -
         halves = vector.bitcast(ir.VectorType.get([2], _i32()), vector.from_elements(ir.VectorType.get([1], type_), [value]))
         moved = _cross(halves, lane, mode, width)
         return vector.extract(vector.bitcast(ir.VectorType.get([1], type_), moved), [], [0])
-    if isinstance(type_, ir.IntegerType) and type_.width < 32:
-        return arith.trunci(type_, _cross(arith.extui(_i32(), value), lane, mode, width))
+    if type_.width < 32:
+        bits = ir.IntegerType.get_signless(type_.width)
+        raw = value if type_ == bits else arith.bitcast(bits, value)
+        moved = arith.trunci(bits, _cross(arith.extui(_i32(), raw), lane, mode, width))
+        return moved if type_ == bits else arith.bitcast(type_, moved)
     return gpu.ShuffleOp(value, lane, arith.constant(_i32(), width), mode).shuffleResult
 
 
