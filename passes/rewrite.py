@@ -229,6 +229,28 @@ def is_zero(value: ir.Value) -> bool:
     return op is not None and op_name(op) == "arith.constant" and str(op.attributes["value"]).startswith(("0.0", "dense<0.0"))
 
 
+def within(item: ir.Value, count: ir.Value, together: bool, build: Callable[[ir.Value], None]) -> None:
+    """Build for `item` where it is below `count`.
+
+    With `together` all lanes must get through what is built: past the end they then do the last item again, and store nothing.
+    """
+    inside = arith.cmpi(arith.CmpIPredicate.ult, item, count)
+    if not together:
+        with b.if_then(inside):
+            build(item)
+        return
+    clamped = arith.select(inside, item, b.sub(count, b.index(1)))
+    place = ir.InsertionPoint.current.block
+    first = len(list(place.operations))
+    build(clamped)
+    guard_stores(place, inside, first)
+
+
+def has_collectives(op: ir.OpView) -> bool:
+    """Whether lanes or threads meet inside `op`."""
+    return any(op_name(inner).startswith("ditto.") for inner in walk(op))
+
+
 def guard_stores(block: ir.Block, condition: ir.Value, first: int = 0) -> None:
     """Put what stores under `block` inside an `scf.if` of `condition`, but nothing that all lanes must reach.
 

@@ -67,6 +67,8 @@ FIXTURES = {
     "rows-to-threads": (SPMV, f"{NEST},accumulate-registers"),
     "rows-to-subgroups": (SPMV, f"{NEST},accumulate-registers"),
     "share-loads": (SPMM_FILLED, f"{NEST},accumulate-registers,rows-to-subgroups"),
+    "coarsen-rows": (SPMV, f"{NEST},accumulate-registers,rows-to-threads"),
+    "persist-blocks": (SPMV, f"{NEST},accumulate-registers,rows-to-threads,map-blocks"),
     "unroll": (SPMV, f"{NEST},accumulate-registers"),
     "vectorize": (SPMM, f"{NEST},accumulate-registers"),
     "map-blocks": (SPMV, f"{NEST},accumulate-registers,rows-to-threads"),

@@ -6,16 +6,25 @@ Kernels run under emulation with all checks, and each result is held to SciPy in
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import MATRICES, matmul, transposed_matmul
+from conftest import MATRICES, matmul, matvec, transposed_matmul
 from test_schedules import HARD, both, mixed
 
-from sparseditto.compiler.api import compile_file, run
-from sparseditto.dialects.errors import NotApplicable
+from sparseditto.agent.planner import Task, default_plan
+from sparseditto.agent.space import Context, Space
+from sparseditto.compiler.api import bind_package, compile_file, run
+from sparseditto.compiler.execute import prepare
+from sparseditto.compiler.runtimes.launches import resolve
+from sparseditto.dialects.errors import NotApplicable, PlanError
+from sparseditto.dialects.target import Target
+from sparseditto.passes.mapping.persist_blocks import PersistBlocks
+from sparseditto.passes.plan import Plan
 
 Write = Callable[[str], Path]
 
@@ -126,3 +135,130 @@ def test_any_number_of_columns(kernel_file: Write) -> None:
         result = run(package, {"A": MATRICES["staircase"]()}, {"K": k}, verify=True)
         assert result.check is not None
         assert result.check.passed, k
+
+
+# --- persist-blocks -----------------------------------------------------------------------------------
+
+PERSISTENT = {  # what comes before the blocks, threads a block, K (None: SpMV)
+    "threads": ("rows-to-threads", 64, None),
+    "lanes": ("rows-to-subgroups{lanes=8},unroll{factor=2}", 96, None),
+    "segments": ("segment-rows{length=16},rows-to-subgroups{lanes=4},unroll{factor=4 tail=clamp}", 32, None),
+    "bins": ("bin-rows{limit=32 length=1024 threads=128},rows-to-subgroups{lanes=4}", 64, None),
+    "columns": ("vectorize,rows-to-subgroups{lanes=4},unroll", 64, 16),
+    "nine columns": ("rows-to-subgroups{lanes=8}", 32, 9),
+    "33 columns": ("rows-to-subgroups{lanes=32},unroll", 64, 33),
+    "loads": ("rows-to-subgroups{lanes=8},share-loads{ahead=true},unroll{factor=2}", 64, 9),
+    "several rows": ("rows-to-subgroups{lanes=8},share-loads,coarsen-rows{rows=2}", 32, 33),
+    "several rows a thread": ("rows-to-threads,coarsen-rows{rows=4},unroll", 32, None),
+}
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 1000])
+@pytest.mark.parametrize("name", PERSISTENT)
+def test_a_fixed_number_of_blocks_does_all_rows(name: str, blocks: int, kernel_file: Write) -> None:
+    steps, threads, columns = PERSISTENT[name]
+    plan = f"{FIRST},{steps},map-blocks{{threads={threads}}},persist-blocks{{blocks={blocks}}}"
+    text = matvec(fill=None if blocks == 3 else 1.5) if columns is None else matmul(fill=None if blocks == 3 else 1.5)
+    both(kernel_file(text), mixed(), plan, columns)
+
+
+@pytest.mark.parametrize("steps", ["rows-to-threads", "rows-to-subgroups{lanes=16},coarsen-rows"])
+@pytest.mark.parametrize("name", HARD)
+def test_a_fixed_number_of_blocks_on_hard_matrices(name: str, steps: str, kernel_file: Write) -> None:
+    start = None if len(name) % 2 else -2.5
+    plan = f"{FIRST},{steps},map-blocks{{threads=32}},persist-blocks{{blocks=2}}"
+    both(kernel_file(matvec(fill=start)), HARD[name](), plan)
+
+
+@pytest.mark.parametrize("order", ["persist-blocks,bound-launch{registers=64}", "bound-launch{registers=64},persist-blocks"])
+def test_no_more_blocks_are_launched_than_there_is_work_for(order: str, kernel_file: Write) -> None:
+    plan = f"{FIRST},rows-to-threads,map-blocks{{threads=128}},{order}"
+    package = compile_file(kernel_file(matvec()), plan=plan).package
+    assert ".maxnreg 64" in package.ptx
+
+    def blocks(rows: int) -> list[int]:
+        a = sp.csr_array((np.ones(rows), np.zeros(rows, int), np.arange(rows + 1)), (rows, 1))
+        return [launch.grid[0] for launch in resolve(package, prepare(package, bind_package(package, {"A": a})).sizes)]
+
+    assert blocks(300) == [3]
+    assert blocks(1056 * 128 + 1) == [1056]
+    assert blocks(0) == []
+
+
+# --- coarsen-rows -------------------------------------------------------------------------------------
+
+COARSE = {  # before, how rows are mapped, after; K
+    "threads": ("", "rows-to-threads", "", None),
+    "threads, unrolled before": ("unroll{factor=2},", "rows-to-threads", "", None),
+    "threads, unrolled after": ("", "rows-to-threads", "unroll{factor=4 tail=clamp},", None),
+    "segments": ("segment-rows{length=16},", "rows-to-threads", "", None),
+    "bins": ("bin-rows{limit=32 length=1024},", "rows-to-subgroups{lanes=2}", "", None),
+    "lanes": ("", "rows-to-subgroups{lanes=8}", "unroll{factor=2},stream-entries,", None),
+    "a warp": ("", "rows-to-subgroups{lanes=32}", "", None),
+    "one lane": ("", "rows-to-subgroups{lanes=1}", "", None),
+    "columns": ("vectorize,", "rows-to-subgroups{lanes=4}", "unroll{factor=2},", 16),
+    "tiles": ("jam-columns{factor=3},", "rows-to-subgroups{lanes=8}", "", 33),
+    "nine columns": ("", "rows-to-subgroups{lanes=4}", "", 9),
+    "groups": ("segment-rows{length=32},vectorize{width=2},", "rows-to-subgroups{lanes=16 groups=4}", "", 16),
+    "loads": ("vectorize,", "rows-to-subgroups{lanes=4},share-loads", "unroll,", 16),
+    "loads of a warp": ("", "rows-to-subgroups{lanes=32},share-loads{ahead=true}", "", 33),
+}
+
+
+@pytest.mark.parametrize("start", [None, 1.5])
+@pytest.mark.parametrize("rows", [1, 2, 8])
+@pytest.mark.parametrize("name", COARSE)
+def test_several_rows_a_thread(name: str, rows: int, start: float | None, kernel_file: Write) -> None:
+    before, mapped, after, columns = COARSE[name]
+    plan = f"{FIRST},{before}{mapped},coarsen-rows{{rows={rows}}},{after}map-blocks{{threads=64}}"
+    text = matvec("f64", fill=start) if columns is None else matmul("f64", fill=start)
+    both(kernel_file(text), mixed(), plan, columns)
+
+
+@pytest.mark.parametrize("mapped", ["rows-to-threads", "rows-to-subgroups{lanes=8}"])
+@pytest.mark.parametrize("name", HARD)
+def test_several_rows_of_hard_matrices(name: str, mapped: str, kernel_file: Write) -> None:
+    start = None if len(name) % 2 else -2.5
+    both(kernel_file(matvec(fill=start)), HARD[name](), f"{FIRST},{mapped},coarsen-rows{{rows=4}},map-blocks{{threads=32}}")
+
+
+# --- Orders, and the search ---------------------------------------------------------------------------
+
+PIECES = ("stream-entries", "share-loads", "unroll{factor=2}", "coarsen-rows{rows=2}")
+MAPPINGS = ("persist-blocks{blocks=2}", "bound-launch{registers=64}")
+
+
+def legal_orders() -> list[str]:
+    """Every order of these passes that a plan may have."""
+    found = []
+    for pieces in permutations(PIECES):
+        for mappings in permutations(MAPPINGS):
+            text = ",".join([FIRST, "vectorize,rows-to-subgroups{lanes=4}", *pieces, "map-blocks{threads=32}", *mappings])
+            with suppress(PlanError):
+                found.append(Plan.parse(text).text())
+    return found
+
+
+@pytest.mark.parametrize("plan", legal_orders())
+def test_every_legal_order_is_right(plan: str, kernel_file: Write) -> None:
+    both(kernel_file(matmul(fill=None)), mixed(), plan, 16)
+
+
+def test_loads_are_shared_before_rows_are_coarsened_or_entries_unrolled() -> None:
+    orders = legal_orders()
+    assert len(orders) == 2 * 8  # of the four, share-loads stands before two
+    assert all(plan.index("share-loads") < min(plan.index("coarsen"), plan.index("unroll")) for plan in orders)
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"), [(0, {"persist-blocks", "coarsen-rows"}), (32, {"share-loads", "persist-blocks"})]
+)
+def test_the_search_reaches_them(columns: int, names: set[str]) -> None:
+    task = Task(rows_first=True, choose_format=True, columns=columns, element_bytes=4)
+    space = Space(Context(task))
+    labels = {move.subject.lstrip("+") for move in space.moves(default_plan(task, None, Target()))}
+    assert names <= labels
+    assert ("share-loads" in labels) == (columns > 1)
+    known, unknown = (Space(Context(task, target=Target.named(chip))).variants(PersistBlocks) for chip in ("sm_80", "sm_89"))
+    assert known
+    assert not unknown

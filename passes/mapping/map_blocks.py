@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith
 
 from sparseditto.dialects import builders as b
-from sparseditto.dialects.binding import op_name, walk
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, MappingPass, option
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import body_ops, clone_ops, guard_stores, inline_body
+from sparseditto.passes.rewrite import body_ops, clone_ops, has_collectives, inline_body, within
 
 
 @register
@@ -72,16 +70,7 @@ class MapBlocks(MappingPass):
     def _thread(self, nest: LoopNest, block: ir.Value, thread: ir.Value, lanes: int, count: ir.Value) -> None:
         local, lane = b.div(thread, b.index(lanes)), b.rem(thread, b.index(lanes))
         item = b.add(b.mul(block, b.index(self.threads // lanes)), local)
-        inside = arith.cmpi(arith.CmpIPredicate.ult, item, count)
-        if not any(op_name(op).startswith("ditto.") for op in walk(nest.outer.op)):
-            with b.if_then(inside):
-                _item(nest, item, lane)
-            return
-        last = b.sub(count, b.index(1))
-        clamped = arith.select(inside, item, last)
-        place = ir.InsertionPoint.current
-        _item(nest, clamped, lane)
-        guard_stores(place.block, inside)
+        within(item, count, has_collectives(nest.outer.op), lambda row: _item(nest, row, lane))
 
 
 def _item(nest: LoopNest, item: ir.Value, lane: ir.Value) -> None:
