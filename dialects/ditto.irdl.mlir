@@ -63,4 +63,29 @@ irdl.dialect @ditto {
     irdl.results(result: %type)
     irdl.attributes { "kind" = %kind, "threads" = %threads }
   }
+
+  // Sums (or other `kind`s of reduction) over runs of lanes, in each group of `lanes` neighbouring lanes.  Bit l of `heads`, which all
+  // lanes of a group have alike, says that lane l begins a run; lane 0 always does.  `before` is the reduction over the
+  // lanes before this one that are in the run of the lane before it (nothing of `kind` for lane 0), and `total` that over the last run,
+  // which every lane gets.  All lanes of the warp must reach it.
+  irdl.operation @segmented_scan {
+    %type = irdl.any
+    %word = irdl.is i32
+    %add = irdl.is "arith.addf"
+    %mul = irdl.is "arith.mulf"
+    %max = irdl.is "arith.maximumf"
+    %min = irdl.is "arith.minimumf"
+    %maxnum = irdl.is "arith.maxnumf"
+    %minnum = irdl.is "arith.minnumf"
+    %kind = irdl.any_of(%add, %mul, %max, %min, %maxnum, %minnum)
+    %two = irdl.is 2 : i32
+    %four = irdl.is 4 : i32
+    %eight = irdl.is 8 : i32
+    %sixteen = irdl.is 16 : i32
+    %warp = irdl.is 32 : i32
+    %lanes = irdl.any_of(%two, %four, %eight, %sixteen, %warp)
+    irdl.operands(value: %type, heads: %word)
+    irdl.results(before: %type, total: %type)
+    irdl.attributes { "kind" = %kind, "lanes" = %lanes }
+  }
 }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sparseditto.dialects.entry_parts import entry_carries, entry_parts
 from sparseditto.dialects.errors import InputError, PlanError
 
 Arrays = dict[str, NDArray[np.int32]]
@@ -106,4 +107,9 @@ def _check_int32(*numbers: int) -> None:
         raise InputError("more than 2^31 rows or entries cannot be cut into segments")
 
 
-RECIPES: dict[str, Callable[..., Arrays]] = {"row-segments": row_segments, "long-segments": long_segments}
+RECIPES: dict[str, Callable[..., Arrays]] = {
+    "row-segments": row_segments,
+    "long-segments": long_segments,
+    "entry-parts": entry_parts,
+    "entry-carries": entry_carries,
+}

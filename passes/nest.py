@@ -17,6 +17,7 @@ from sparseditto.dialects.builders import known
 from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.passes.base import Form, Pass
 
+WORKSPACE = "ditto.workspace"  # on an argument that is scratch memory, not an output
 KERNEL = "ditto.kernel"  # on a nest that is a finished kernel: the suffix of its name
 WALKS = "ditto.walks"  # on a sequential loop inside a mapped one: it walks "rows" or "blocks", so it is none over columns
 STORES = ("memref.store", "vector.store", "memref.atomic_rmw")
@@ -146,6 +147,14 @@ def buffer_part(buffer: ir.Value) -> str | None:
         part = argument_attribute(buffer, "ditto.part")
         return ir.StringAttr(part).value if part is not None else None
     return op_name(op).removeprefix("sparse_tensor.") if op_name(op).startswith("sparse_tensor.") else None
+
+
+def is_scratch(buffer: ir.Value) -> bool:
+    """Whether a buffer holds what a kernel leaves for itself: shared memory, or a workspace."""
+    op = defining_op(buffer)
+    if op is None:
+        return argument_attribute(buffer, WORKSPACE) is not None
+    return op_name(op) == "ditto.shared_buffer"
 
 
 def feeds_from(value: ir.Value, source: str) -> bool:
@@ -297,7 +306,7 @@ def _read_nest(func: ir.OpView, top: ir.OpView, reader: str) -> LoopNest:
     strange = next((op for op in inside if op_name(op) in STRANGE), None)
     if strange is not None:
         raise _unsupported_nest(strange, reader)
-    stores = tuple(op for op in inside if op_name(op) in STORES)
+    stores = tuple(op for op in inside if op_name(op) in STORES and not is_scratch(root_buffer(accessed(op))))
     loads = tuple(op for op in inside if op_name(op) in ("memref.load", "vector.load"))
     outputs = {root_buffer(accessed(op)) for op in stores}
     if len(outputs) != 1:

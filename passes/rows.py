@@ -10,7 +10,7 @@ from mlir.dialects import arith
 from sparseditto.dialects.binding import add_argument, argument_attribute, defining_op, op_name
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.recipes import Recipe
-from sparseditto.passes.nest import Loop, LoopKind, LoopNest, Role, buffer_part, indices, root_buffer
+from sparseditto.passes.nest import WORKSPACE, Loop, LoopKind, LoopNest, Role, buffer_part, indices, root_buffer
 from sparseditto.passes.rewrite import Values, clone_slice, combiner_of, depends, is_zero, require_plain
 
 
@@ -120,11 +120,25 @@ def operand_and_level(entries: Loop) -> tuple[str, int]:
 
 def recipe_argument(func: ir.OpView, operand: str, recipe: Recipe, part: str) -> ir.Value:
     """One array of the recipe as a new argument of the function."""
-    attributes: dict[str, ir.Attribute] = {
+    attributes = _auxiliary(operand, recipe, part)
+    if part in ("positions", "first", "last"):
+        attributes["ditto.part"] = ir.StringAttr.get("positions")
+    return add_argument(func, _array(ir.IntegerType.get_signless(32)), attributes)
+
+
+def workspace(func: ir.OpView, operand: str, recipe: Recipe, part: str, element: ir.Type) -> ir.Value:
+    """An array of the recipe that kernels write, as a new argument: zero at first, and zero again after each call."""
+    attributes = _auxiliary(operand, recipe, part)
+    attributes[WORKSPACE] = ir.UnitAttr.get()
+    return add_argument(func, _array(element), attributes)
+
+
+def _auxiliary(operand: str, recipe: Recipe, part: str) -> dict[str, ir.Attribute]:
+    return {
         "ditto.name": ir.StringAttr.get(f"{operand}.{recipe.name.replace('-', '_')}.{part}"),
         "ditto.recipe": ir.StringAttr.get(str(recipe)),
     }
-    if part in ("positions", "first", "last"):
-        attributes["ditto.part"] = ir.StringAttr.get("positions")
-    type_ = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(32))
-    return add_argument(func, type_, attributes)
+
+
+def _array(element: ir.Type) -> ir.MemRefType:
+    return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], element)

@@ -59,6 +59,7 @@ NEST = f"{SPARSIFY},prepare-nest"
 FIXTURES = {
     "accumulate-registers": (SPMM, NEST),
     "segment-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
+    "split-entries": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "prepare-nest": (SPMV.replace("@spmv", "@f"), SPARSIFY),
     "bin-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "stream-entries": (SPMV, f"{NEST},accumulate-registers"),

@@ -15,7 +15,7 @@ from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Kind, LoweringPass
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import combine
+from sparseditto.passes.rewrite import combine, neutral
 
 SHARED_SPACE = 3
 
@@ -29,7 +29,8 @@ class LowerCollectives(LoweringPass):
 
     All shuffles have width 32: a smaller width would name only the first lanes of the warp in the mask, which is wrong for
     every other group; xor offsets below the group's size stay inside the group.  64-bit values cross in two halves, vectors
-    element by element.  A `ditto.lane_broadcast` is one `gpu.shuffle idx` from a lane counted from the start of the warp.
+    element by element.  A `ditto.lane_broadcast` is one `gpu.shuffle idx` from a lane counted from the start of the warp, and a
+    `ditto.segmented_scan` doubling steps of `gpu.shuffle up`.
 
     Before::
 
@@ -51,7 +52,8 @@ class LowerCollectives(LoweringPass):
             for op in [op for op in walk(module.operation) if op_name(op) in _LOWERINGS]:
                 with ir.InsertionPoint(op):
                     result = _LOWERINGS[op_name(op)](op, target.warp_size)
-                op.results[0].replace_all_uses_with(result)
+                if result is not None:
+                    op.results[0].replace_all_uses_with(result)
                 op.operation.erase()
 
 
@@ -94,6 +96,30 @@ def _over_block(op: ir.OpView, warp: int) -> ir.Value:
     result = _butterfly(memref.load(buffer, [place]), kind, warps, warp)
     gpu.barrier()
     return result
+
+
+def _over_runs(op: ir.OpView, warp: int) -> None:
+    """A scan in which a lane takes what the lane `offset` before it has while no run begins in between.
+
+    Shifted so that this lane's bit is the highest, `heads` says that by its size.  Lane 0 begins a run: no lane reads past it.
+    """
+    value, heads = op.operands
+    kind, lanes = ir.StringAttr(op.attributes["kind"]).value, _number(op, "lanes")
+    lane = arith.index_cast(_i32(), b.rem(gpu.thread_id(gpu.Dimension.x), b.index(lanes)))
+    word = arith.shli(arith.ori(heads, arith.constant(_i32(), 1)), arith.subi(arith.constant(_i32(), 31), lane))
+    offset, scanned = 1, value
+    while offset < lanes:
+        limit = arith.shli(arith.constant(_i32(), 1), arith.constant(_i32(), 32 - offset))
+        same = arith.cmpi(arith.CmpIPredicate.ult, word, limit)
+        other = _cross(scanned, arith.constant(_i32(), offset), gpu.ShuffleMode.UP, warp)
+        scanned = arith.select(same, combine(kind, other, scanned), scanned)
+        offset *= 2
+    before = _cross(scanned, arith.constant(_i32(), 1), gpu.ShuffleMode.UP, warp)
+    is_first = arith.cmpi(arith.CmpIPredicate.eq, lane, arith.constant(_i32(), 0))
+    op.results[0].replace_all_uses_with(arith.select(is_first, neutral(kind, value.type), before))
+    in_warp = arith.index_cast(_i32(), b.rem(gpu.thread_id(gpu.Dimension.x), b.index(warp)))
+    last = arith.addi(arith.subi(in_warp, lane), arith.constant(_i32(), lanes - 1))
+    op.results[1].replace_all_uses_with(_cross(scanned, last, gpu.ShuffleMode.IDX, warp))
 
 
 def _shared_buffer(op: ir.OpView, count: int, element: ir.Type) -> ir.Value:
@@ -157,4 +183,5 @@ _LOWERINGS = {
     "ditto.lane_reduce": _over_lanes,
     "ditto.lane_broadcast": _from_lane,
     "ditto.block_reduce": _over_block,
+    "ditto.segmented_scan": _over_runs,
 }

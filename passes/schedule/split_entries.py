@@ -1,0 +1,392 @@
+"""`split-entries`: equal parts of the stored entries, whatever the rows are, and sums row by row inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import log2, prod
+from typing import Any, ClassVar
+
+from mlir import ir
+from mlir.dialects import arith, memref, vector
+
+from sparseditto.dialects import builders as b
+from sparseditto.dialects.errors import NotApplicable
+from sparseditto.dialects.recipes import Recipe
+from sparseditto.dialects.target import Target
+from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.nest import Loop, LoopNest, accessed
+from sparseditto.passes.part_walk import ADD, HEAD, TAIL, WARP, Arrays, PartWalk, Pieces
+from sparseditto.passes.registry import register
+from sparseditto.passes.rewrite import Values, collective, combine, element_kernel, finished_kernel, neutral
+from sparseditto.passes.row_sums import RowSums
+from sparseditto.passes.rows import operand_and_level, recipe_argument, stored_index, workspace
+
+_LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+_RESIDENT = 1 << 18  # threads that a large GPU holds at a time
+_LONG_THREADS = 256  # a block that adds up the pieces of a row that many parts cut
+
+
+@register
+@dataclass(frozen=True)
+class SplitEntries(SchedulePass):
+    """Give each group of lanes about `length` consecutive stored entries, whatever rows they belong to.
+
+    This is the nonzero split of merge-based SpMV and SpMM (Merrill and Garland, SC 2016; Yang, Buluc and Owens, Euro-Par 2018)
+    with rows told apart by flags, one bit an entry, as in CSR5 (Liu and Vinter, ICS 2015).  The host cuts the entries and makes
+    the flags (recipe `entry-parts`), so that no lane searches for its row: the number of ends of rows before an entry, counted
+    from a word of flags, finds it in a list of the rows that have entries.  Flags and counts are a quarter of a byte an
+    entry; the positions are not read.  A part may begin a little earlier or later, with a row: only a row of more than half
+    of `length` is ever cut.
+
+    With ``share=entries`` the 32 lanes of a warp take `items` neighbouring entries each, with vector loads, and a
+    `ditto.segmented_scan` hands the sum of a row on from lane to lane; ``lanes=1`` gives a part to one thread.  With
+    ``share=columns`` the lanes share the dense columns and each walks all entries of the part, `items` at a time, so that
+    their loads are in flight together.  ``share=auto`` takes columns where there are any.
+
+    A row whose entries are all in one part is stored there.  The pieces of a cut row are, with ``mode=atomic``, added to the
+    output, which a kernel of its own sets first where sums start from a constant.  With ``mode=deterministic`` they go to a
+    workspace, and a second kernel adds them up in their order: the result has the same bits in every run.  The parts store
+    rows without entries on their way.
+
+    Before::
+
+        scf.for %i = %c0 to %m step %c1 {
+          %s = scf.for %p = %lo to %hi step %c1 iter_args(%a = %zero) {
+            ...
+          }
+          memref.store %s, %y[%i]
+        }
+
+    After ``split-entries{items=2}``::
+
+        scf.forall (%part) in (%parts) {
+          scf.forall (%lane) in (32) {
+            ...
+            %last = scf.for %base = %start to %end step %c64 iter_args(%carry = %zero) {
+              ...
+              %open:2 = "ditto.segmented_scan"(%tail, %heads) {kind = "arith.addf", lanes = 32 : i32}
+              ...
+                  memref.atomic_rmw addf %s, %y[%i]
+              ...
+                  memref.store %s, %y[%i]
+            }
+            ...
+              memref.atomic_rmw addf %last, %y[%next]
+          } {mapping = [#gpu.lane<linear_dim_0>]}
+        } {mapping = [#gpu.warp<linear_dim_0>]}
+
+    Leaves alone: what is done for one entry; vectors and tiles of columns that earlier passes made.
+    Refuses: rows that are not a dense level over a compressed one; reductions other than sums; entries that are
+    multiplied by a value of their row; with ``mode=atomic`` sums that are wider than the output, of which each piece would be
+    rounded; with ``mode=deterministic`` a number of columns that is not known.
+    """
+
+    name: ClassVar[str] = "split-entries"
+    relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE, Bottleneck.COALESCING)
+    consumes = (Resource.ATOMICS, Resource.SHUFFLE, Resource.PREPROCESSING)
+    requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
+    excludes = (Form.THREADS, Form.TILES, Form.UNROLLED, Form.SEGMENTS, Form.BINS)
+    provides = (Form.THREADS, Form.SEGMENTS, Form.UNROLLED)
+    removes = (Form.ROWS,)
+
+    length: int = option("entries of a part", default=256, choices=_LENGTHS)
+    items: int = option("neighbouring entries that a lane takes at a time", default=4, choices=(1, 2, 4, 8))
+    lanes: int = option("lanes that share a part", default=32, choices=(1, 2, 4, 8, 16, 32))
+    share: str = option("what the lanes share", default="auto", choices=("auto", "columns", "entries"))
+    mode: str = option("how pieces of a cut row meet", default="atomic", choices=("atomic", "deterministic"))
+
+    @classmethod
+    def candidates(cls, context: Any) -> tuple[SplitEntries, ...]:
+        """Parts that make about as many groups of lanes as a large GPU holds come first; both modes of the best ones."""
+        columns, entries = context.task.columns, context.features.entries if context.features is not None else 1 << 22
+        found = []
+        for lanes in _lanes(columns):
+            best = log2(max(entries * lanes, 1) / _RESIDENT)
+            lengths = sorted(_LENGTHS, key=lambda length: abs(log2(length) - best))[:3]
+            found += [cls(length, items, lanes) for items in (4, 8) for length in lengths]
+        return (*found, *(replace(one, mode="deterministic") for one in found if one.items == 4))
+
+    def run(self, nest: LoopNest, target: Target) -> None:
+        sums = RowSums.read(nest, self.name)
+        shared = self._shared_columns(nest)
+        keeps = _Keeps.read(sums, self.mode, self.name)
+        split = _Split(self, sums, shared, keeps)
+        with ir.InsertionPoint(nest.outer.op):
+            if self.mode == "atomic":
+                if not keeps.all:
+                    _initialise(sums, keeps, split.array("cut"))
+                split.build(lambda _: _Added(sums, keeps))
+            else:
+                carries = _Carries(sums, split.operand, split.level, self.length)
+                split.build(lambda part: _Kept(carries, part))
+                carries.add_up()
+        nest.outer.op.operation.erase()
+
+    def _shared_columns(self, nest: LoopNest) -> Loop | None:
+        """The loop whose iterations the lanes share, or None where they share the entries."""
+        if self.share == "columns" or (self.share == "auto" and nest.columns):
+            if len(nest.columns) != 1:
+                raise NotApplicable(f"needs one loop over dense columns, not {len(nest.columns)}", where=self.name)
+            return nest.columns[0]
+        if self.lanes not in (1, WARP):
+            raise NotApplicable(f"entries are shared by all {WARP} lanes of a warp, or not at all", where=self.name)
+        return None
+
+
+def _lanes(columns: int | None) -> tuple[int, ...]:
+    """Numbers of lanes that are worth a try for so many dense columns (None: not known): a quarter of them first."""
+    if columns in (0, 1):
+        return (WARP, 1)
+    most = min(columns or WARP, WARP)
+    return tuple(sorted((n for n in (2, 4, 8, 16, 32) if n <= most), key=lambda n: abs(log2(4 * n / (columns or 4 * WARP)))))
+
+
+@dataclass(frozen=True)
+class _Keeps:
+    """The initial value of each sum and what a piece of a row adds to it; `all` says that rows start from what they hold."""
+
+    initial: tuple[ir.Value, ...]
+    part: tuple[ir.Value, ...]
+    all: bool
+
+    @staticmethod
+    def read(sums: RowSums, mode: str, where: str) -> _Keeps:
+        """Raises `NotApplicable` where a cut row cannot be put together as `mode` says."""
+        found = [sums.parts(k) for k in range(len(sums.stores))]
+        parts = [pair for pair in found if pair is not None]
+        if mode == "atomic" and sums.rounds():
+            raise NotApplicable("each piece of a cut row would be rounded; take mode=deterministic", where=where)
+        if mode == "atomic" and len(parts) < len(found):
+            raise NotApplicable(
+                "what is stored is no multiple of the sum added to an initial value; take mode=deterministic", where=where
+            )
+        if mode != "atomic" and any(loop.trip_count is None for loop in sums.others):
+            raise NotApplicable("the number of columns is not known; give its size (--size K=…)", where=where)
+        whole = len(parts) == len(found) and all(sums.keeps(k, initial) for k, (initial, _) in enumerate(parts))
+        return _Keeps(tuple(initial for initial, _ in parts), tuple(part for _, part in parts), whole)
+
+
+class _Split:
+    """The main kernel: each group of lanes walks one part."""
+
+    def __init__(self, options: SplitEntries, sums: RowSums, shared: Loop | None, keeps: _Keeps) -> None:
+        self.options, self.sums, self.shared, self.keeps = options, sums, shared, keeps
+        self.operand, self.level = operand_and_level(sums.entries)
+        values = (("level", self.level), ("length", options.length), ("items", options.items))
+        self.recipe = Recipe("entry-parts", values)
+
+    def array(self, part: str) -> ir.Value:
+        return recipe_argument(self.sums.nest.func, self.operand, self.recipe, part)
+
+    def build(self, pieces: Callable[[ir.Value], Pieces]) -> None:
+        """The loops over parts and lanes; `pieces` says for a part where pieces of its cut rows go."""
+        names = ("starts", "carry", "flags", "ranks", "rows", *(("lanes",) if self._scans else ()))
+        self.arrays = Arrays(*map(self.array, names))
+        self.empty = None if self.keeps.all else self.array("empty")
+        self.parts = b.sub(memref.dim(self.arrays.starts, b.index(0)), b.index(1))
+        if self.options.lanes == 1:
+            with b.forall(self.parts, "thread") as part:
+                self._part(part, b.index(0), pieces(part))
+        else:
+            with b.forall(self.parts, "warp") as part, b.forall(self.options.lanes, "lane") as lane:
+                self._part(part, lane, pieces(part))
+
+    @property
+    def _scans(self) -> bool:
+        """Whether lanes share the entries of a part."""
+        return self.shared is None and self.options.lanes > 1
+
+    def _part(self, part: ir.Value, lane: ir.Value, pieces: Pieces) -> None:
+        walk = PartWalk(self.sums, self.arrays, self.options.items, pieces, part)
+
+        def innermost(values: Values) -> None:
+            if self.empty is not None:
+                self._store_empty_rows(part, lane, values)
+            if self._scans:
+                walk.together(lane, values)
+            else:
+                walk.alone(values)
+
+        self._loops(list(self.sums.others), lane, {}, innermost)
+
+    def _store_empty_rows(self, part: ir.Value, lane: ir.Value, values: Values) -> None:
+        """Rows without entries hold what sums start from; the parts take them in turn, and lanes that share entries do."""
+        first, stride = part, self.parts
+        if self._scans:
+            lanes = b.index(self.options.lanes)
+            first, stride = b.add(b.mul(part, lanes), lane), b.mul(stride, lanes)
+        empty = self.empty
+        assert empty is not None
+
+        def store(which: ir.Value, _: list[ir.Value]) -> tuple[ir.Value, ...]:
+            row = stored_index(memref.load(empty, [which]))
+            for k, initial in enumerate(self.sums.entries.initial):
+                self.sums.store(k, neutral(ADD, initial.type), row, values)
+            return ()
+
+        b.for_loop(first, memref.dim(empty, b.index(0)), stride, [], store)
+
+    def _loops(self, loops: list[Loop], lane: ir.Value, values: Values, innermost: Callable[[Values], None]) -> None:
+        """The loops inside the rows, around the walk; lanes share the iterations of one of them, or else the walk."""
+        if not loops:
+            innermost(values)
+            return
+        loop, *inner = loops
+        lower, upper, step = (self.sums.compute(v, dict(values)) for v in (loop.lower, loop.upper, loop.step))
+
+        def body(iv: ir.Value, _: list[ir.Value]) -> tuple[ir.Value, ...]:
+            self._loops(inner, lane, {**values, loop.iv: iv}, innermost)
+            return ()
+
+        if loop is not self.shared:
+            b.for_loop(lower, upper, step, [], body)
+            return
+        first, lanes = b.add(lower, b.mul(lane, step)), self.options.lanes
+        if loop.trip_count == lanes:
+            body(first, [])
+        elif loop.trip_count is not None and loop.trip_count < lanes:
+            with b.if_then(arith.cmpi(arith.CmpIPredicate.ult, first, upper)):
+                body(first, [])
+        else:
+            b.for_loop(first, upper, b.mul(step, b.index(lanes)), [], body)
+
+
+class _Added:
+    """Pieces of a cut row are added to the output."""
+
+    def __init__(self, sums: RowSums, keeps: _Keeps) -> None:
+        self.sums, self.keeps = sums, keeps
+
+    def add(self, which: int, total: ir.Value, row: ir.Value, side: int, values: Values) -> None:
+        inner = {**values, self.sums.nest.outer.iv: row, self.sums.entries.op.results[which]: total}
+        *at, last = self.sums.indices(which, row, values)
+        for i, element in enumerate(_elements(self.sums.compute(self.keeps.part[which], inner))):
+            place = b.add(last, b.index(i)) if i else last
+            memref.atomic_rmw(arith.AtomicRMWKind.addf, element, accessed(self.sums.stores[which]), [*at, place])
+
+
+class _Kept:
+    """Pieces of a cut row are left in the workspace, in the two places of the part."""
+
+    def __init__(self, carries: _Carries, part: ir.Value) -> None:
+        self.carries, self.part = carries, part
+
+    def add(self, which: int, total: ir.Value, row: ir.Value, side: int, values: Values) -> None:
+        for i, element in enumerate(_elements(total)):
+            memref.store(element, self.carries.kept, [self.carries.place(self.part, side, which, i, values)])
+
+
+class _Carries:
+    """The workspace of pieces of cut rows, and the kernels that add them up in the order of the parts.
+
+    A piece is the sums of all iterations of the loops inside the rows; neighbouring iterations lie side by side.
+    """
+
+    def __init__(self, sums: RowSums, operand: str, level: int, length: int) -> None:
+        self.sums, self.operand = sums, operand
+        self.type = sums.entries.initial[0].type
+        self.element = self.type.element_type if isinstance(self.type, ir.VectorType) else self.type
+        self.vector = self.type.shape[0] if isinstance(self.type, ir.VectorType) else 1
+        self.trips = [loop.trip_count or 0 for loop in sums.others]
+        self.width = prod(self.trips) * self.vector * len(sums.stores)
+        self.recipe = Recipe("entry-carries", (("level", level), ("length", length), ("columns", self.width)))
+        self.kept = workspace(sums.nest.func, operand, self.recipe, "sums", self.element)
+
+    def place(self, part: ir.Value, side: int, which: int, element: int, values: Values) -> ir.Value:
+        """Where one element of a sum is kept."""
+        at = b.index(which)
+        for loop, trips in zip(self.sums.others, self.trips, strict=True):
+            lower, step = (self.sums.compute(v, {}) for v in (loop.lower, loop.step))
+            step = b.div(b.sub(values[loop.iv], lower), step)
+            at = b.add(b.mul(at, b.index(trips)), step)
+        at = b.add(b.mul(at, b.index(self.vector)), b.index(element))
+        slot = b.add(b.mul(part, b.index(2)), b.index(side))
+        return b.add(b.mul(slot, b.index(self.width)), at)
+
+    def add_up(self) -> None:
+        """A thread adds up the few pieces of a row; a block those of a row that many parts cut."""
+        rows, first, last = self._rows("few")
+        extents = [memref.dim(rows, b.index(0)), *map(b.index, self.trips)]
+
+        def thread(at: list[ir.Value]) -> None:
+            start, end = (stored_index(memref.load(array, at[:1])) for array in (first, last))
+            values = _iterations(self.sums, at[1:])
+            tails = [[self._tails(start, end, b.index(1), *which, values) for which in own] for own in self._numbers()]
+            self._finish(memref.load(rows, at[:1]), tails, end, values)
+
+        element_kernel("_carry", extents, thread)
+        self._long_kernel()
+
+    def _long_kernel(self) -> None:
+        rows, first, last = self._rows("many")
+        threads, trips = b.index(_LONG_THREADS), [b.index(n) for n in self.trips]
+        blocks = reduce(b.mul, trips, memref.dim(rows, b.index(0)))
+        with finished_kernel("_carry_long", blocks, _LONG_THREADS) as (block, thread):
+            at: list[ir.Value] = []
+            for n in reversed(trips):
+                at.insert(0, b.rem(block, n))
+                block = b.div(block, n)
+            start, end = (stored_index(memref.load(array, [block])) for array in (first, last))
+            values, mine = _iterations(self.sums, at), b.add(start, thread)
+            shares = [[self._tails(mine, end, threads, *which, values) for which in own] for own in self._numbers()]
+            tails = [[collective("ditto.block_reduce", s, ADD, threads=_LONG_THREADS) for s in own] for own in shares]
+            with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, thread, b.index(0))):
+                self._finish(memref.load(rows, [block]), tails, end, values)
+
+    def _numbers(self) -> list[list[tuple[int, int]]]:
+        """(sum, element) for all elements of each sum."""
+        return [[(which, i) for i in range(self.vector)] for which in range(len(self.sums.stores))]
+
+    def _rows(self, name: str) -> tuple[ir.Value, ir.Value, ir.Value]:
+        rows, first, last = (
+            recipe_argument(self.sums.nest.func, self.operand, self.recipe, f"{name}{end}") for end in ("", "_first", "_last")
+        )
+        return rows, first, last
+
+    def _tails(self, start: ir.Value, end: ir.Value, step: ir.Value, which: int, element: int, values: Values) -> ir.Value:
+        """The sum of what goes on after each of the parts from `start` to the one before `end`."""
+
+        def add(part: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            return [combine(ADD, carried[0], memref.load(self.kept, [self.place(part, TAIL, which, element, values)]))]
+
+        return b.for_loop(start, end, step, [neutral(ADD, self.element)], add)[0]
+
+    def _finish(self, number: ir.Value, tails: list[list[ir.Value]], end: ir.Value, values: Values) -> None:
+        """Store a row: its pieces in the parts before `end`, and the one there."""
+        row = stored_index(number)
+        for which, own in enumerate(tails):
+            heads = [memref.load(self.kept, [self.place(end, HEAD, which, i, values)]) for i in range(self.vector)]
+            totals = [combine(ADD, tail, head) for tail, head in zip(own, heads, strict=True)]
+            whole = vector.from_elements(self.type, totals) if isinstance(self.type, ir.VectorType) else totals[0]
+            self.sums.store(which, whole, row, values)
+
+
+def _initialise(sums: RowSums, keeps: _Keeps, cut: ir.Value) -> None:
+    """A kernel that sets the rows that are cut to what their pieces are added to."""
+    bounds = [[sums.compute(v, {}) for v in (loop.lower, loop.upper, loop.step)] for loop in sums.others]
+    trips = [b.ceildiv(b.sub(upper, lower), step) for lower, upper, step in bounds]
+
+    def set_elements(at: list[ir.Value]) -> None:
+        row = stored_index(memref.load(cut, at[:1]))
+        for which, initial in enumerate(keeps.initial):
+            sums.store_initial(which, initial, row, _iterations(sums, at[1:]))
+
+    element_kernel("_init", [memref.dim(cut, b.index(0)), *trips], set_elements)
+
+
+def _iterations(sums: RowSums, numbers: list[ir.Value]) -> Values:
+    """The loops inside the rows at iterations with these numbers."""
+    values: Values = {}
+    for loop, number in zip(sums.others, numbers, strict=True):
+        lower, step = (sums.compute(v, {}) for v in (loop.lower, loop.step))
+        values[loop.iv] = b.add(lower, b.mul(number, step))
+    return values
+
+
+def _elements(value: ir.Value) -> list[ir.Value]:
+    """A scalar, or the elements of a vector."""
+    if not isinstance(value.type, ir.VectorType):
+        return [value]
+    return [vector.extract(value, [], [i]) for i in range(value.type.shape[0])]
