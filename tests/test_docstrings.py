@@ -58,6 +58,7 @@ NEST = f"{SPARSIFY},prepare-nest"
 # For each pass with a fragment: a module, and the passes that run on it first.
 FIXTURES = {
     "accumulate-registers": (SPMM, NEST),
+    "accumulate-wide": (SPMV, f"{NEST},accumulate-registers"),
     "segment-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "split-entries": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "prepare-nest": (SPMV.replace("@spmv", "@f"), SPARSIFY),

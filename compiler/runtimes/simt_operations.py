@@ -59,6 +59,8 @@ def refuse(op: ir.OpView, kernel: str, shared_globals: Collection[str]) -> None:
         raise Unsupported(f"the emulator has no host form of '{name}'", where=where)
     if not all(map(_is_strided, (result.type for result in op.results))):
         raise Unsupported(f"the emulator takes memrefs with strides only, not {op.results[0].type}", where=where)
+    if name == "arith.truncf" and (str(op.operands[0].type), str(op.results[0].type)) == ("f64", "bf16"):
+        raise Unsupported("the emulator cannot round from f64 to bf16; round to f32 first", where=where)
     if name == "memref.alloca" and len(op.operands):
         raise Unsupported("the emulator cannot run a memref.alloca of dynamic size", where=where)
     if name == "memref.get_global" and global_of(op) not in shared_globals:
