@@ -10,7 +10,7 @@ from mlir import ir
 from mlir.dialects import arith, memref, scf
 
 from sparseditto.dialects import builders as b
-from sparseditto.dialects.binding import clone_into, defining_op, op_name
+from sparseditto.dialects.binding import clone_into, defining_op, op_name, walk
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Form, Resource, SchedulePass, option
@@ -63,18 +63,7 @@ class AccumulateWide(SchedulePass):
     name: ClassVar[str] = "accumulate-wide"
     consumes = (Resource.REGISTERS,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.TILES,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.JAMMED,
-        Form.UNROLLED,
-        Form.LANE_LOADS,
-        Form.SEGMENTS,
-        Form.SLICES,
-        Form.BINS,
-    )
+    excludes = (Form.THREADS, Form.TILES, Form.VECTORS, Form.JAMMED, Form.UNROLLED, Form.LANE_LOADS, Form.SEGMENTS, Form.BINS)
 
     type: str = option("the type that sums are carried in", default="f64", choices=("f64",))
 
@@ -99,6 +88,9 @@ class AccumulateWide(SchedulePass):
             raise NotApplicable(
                 f"an output in {element} shows nothing of what f64 adds to sums in f32; take an f32 output", where=self.name
             )
+        strange = next((op for op in walk(nest.outer.op) if not _is_known(op)), None)
+        if strange is not None:
+            raise NotApplicable(f"'{op_name(strange)}' has no wider form here; widen first, then schedule", where=self.name)
         wide = ir.F64Type.get()
         carried = nest.reductions[0].initial[0].type
         if carried.width >= wide.width:
@@ -198,6 +190,15 @@ class _Widen:
                 inner = self.ops(body_ops(old), values)
                 scf.yield_([self.value(v, inner) for v in yielded(old)])
         return list(new.results)
+
+
+def _is_known(op: ir.OpView) -> bool:
+    """Whether an op has a wider form, or nothing that would be widened."""
+    types = [v.type for v in (*op.operands, *op.results)]
+    if any(isinstance(t, ir.VectorType) for t in types):
+        return False
+    floats = any(isinstance(t, ir.FloatType) for t in types)
+    return not floats or op_name(op).startswith(("arith.", "math.", "scf.")) or op_name(op) in ("memref.load", "memref.store")
 
 
 def _is_float(value: ir.Value) -> bool:
