@@ -27,6 +27,10 @@
 // CHECK-NEXT:        } else {
 // CHECK-NEXT:          scf.yield %c0_i32, %cst
 // CHECK-NEXT:        }
+// CHECK-NEXT:        %[[REST:.*]] = arith.subi %[[COUNT]], %[[O]]
+// CHECK-NEXT:        %[[SOME:.*]] = arith.maxsi %[[REST]], %c0
+// CHECK-NEXT:        %[[HERE:.*]] = arith.minui %[[SOME]], %c8
+// CHECK-NEXT:        %[[OWN:.*]] = arith.index_cast %[[HERE]] : index to i32
 // CHECK-NEXT:        %[[LEFT:.*]] = arith.subi %[[MOST]], %[[O]]
 // CHECK-NEXT:        %[[TAKE:.*]] = arith.minui %[[LEFT]], %c8
 // CHECK-NEXT:        scf.for %[[K:.*]] = %c0 to %[[TAKE]] step %c1 iter_args(%[[B:.*]] = %[[A]]) -> (f32) {
@@ -34,8 +38,8 @@
 // CHECK-NEXT:          %[[V:.*]] = "ditto.lane_broadcast"(%[[ENTRY]]#1, %[[K]]) {lanes = 8 : i32} : (f32, index) -> f32
 // CHECK:               memref.load %{{.*}}[%{{.*}}, %[[LANE]]] : memref<?x8xf32>
 // CHECK:               %[[N:.*]] = arith.addf %[[B]]
-// CHECK-NEXT:          %[[AT:.*]] = arith.addi %[[O]], %[[K]]
-// CHECK-NEXT:          %[[INSIDE:.*]] = arith.cmpi ult, %[[AT]], %[[COUNT]]
+// CHECK-NEXT:          %[[AT:.*]] = arith.index_cast %[[K]] : index to i32
+// CHECK-NEXT:          %[[INSIDE:.*]] = arith.cmpi ult, %[[AT]], %[[OWN]]
 // CHECK-NEXT:          %[[NEXT:.*]] = arith.select %[[INSIDE]], %[[N]], %[[B]] : f32
 // CHECK-NEXT:          scf.yield %[[NEXT]] : f32
 // CHECK:           memref.store %[[S]]

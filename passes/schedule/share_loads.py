@@ -80,6 +80,7 @@ class ShareLoads(SchedulePass):
                 %v = "ditto.lane_broadcast"(%loaded_v, %k) {lanes = 8 : i32}
                 ...
                 %n = arith.addf %b, %t
+                %inside = arith.cmpi ult, %at, %own
                 %next = arith.select %inside, %n, %b
                 scf.yield %next
 
@@ -336,6 +337,9 @@ class _SharedLoads:
         """The entries that the lanes have loaded, one after the other."""
         carried = list(self.entries.body.arguments)[1:]
         others = [op for op in body_ops(self.entries.body) if op not in self.loads]
+        width, i32 = b.index(self.sharing), ir.IntegerType.get_signless(32)
+        if self.sharing < self.warp:  # 32 bits, since each entry is compared with it
+            own = arith.index_cast(i32, arith.minui(arith.maxsi(b.sub(walk_.count, offset), b.index(0)), width))
 
         def entry(k: ir.Value, current: list[ir.Value]) -> list[ir.Value]:
             told = [_broadcast(value, k, self.sharing) for value in loaded]
@@ -344,10 +348,10 @@ class _SharedLoads:
             new = [inner.get(v, v) for v in yielded(self.entries.body)]
             if self.sharing == self.warp:
                 return new
-            inside = arith.cmpi(arith.CmpIPredicate.ult, b.add(offset, k), walk_.count)
+            inside = arith.cmpi(arith.CmpIPredicate.ult, arith.index_cast(i32, k), own)
             return [arith.select(inside, n, old) for n, old in zip(new, current, strict=True)]
 
-        end = arith.minui(b.sub(walk_.most, offset), b.index(self.sharing))
+        end = arith.minui(b.sub(walk_.most, offset), width)
         return b.for_loop(b.index(0), end, b.index(1), sums, entry)
 
 
