@@ -41,6 +41,7 @@ class Bottleneck(Enum):
     LATENCY = "latency"
     ISSUE = "issue"
     ATOMICS = "atomics"
+    ROUNDING = "rounding"
 
 
 class Resource(Enum):

@@ -353,7 +353,7 @@ BAD_INPUT: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a matrix that is missing": (("run", "spmv.mlir", "--device", "simt"), "bind a matrix to 'A'"),
     "an op that is not compiled": (("compile", "dot.mlir"), r"unsupported: dot\.mlir:\d+:\d+: .*"),
-    "a type that is not compiled": (("compile", "f16.mlir"), r"unsupported: f16\.mlir:\d+:\d+: element type f16 is not"),
+    "a type that is not compiled": (("compile", "f8.mlir"), r"unsupported: f8\.mlir:\d+:\d+: element type f8E5M2 is not"),
     "several functions": (("compile", "two.mlir"), r"two\.mlir: has several functions \(spmv, other\); choose one with"),
     "an unknown function": (("compile", "two.mlir", "--entry", "othr"), "has no function 'othr'; did you mean 'other'"),
     "an unknown pass": (("compile", "spmv.mlir", "--plan", "set-encodin"), "bad-plan: .*did you mean 'set-encoding'"),
@@ -403,7 +403,7 @@ BAD_INPUT: dict[str, tuple[tuple[str, ...], str]] = {
 def bad_files(folder: Path) -> None:
     (folder / "bad.mlir").write_text("hello")
     (folder / "unverified.mlir").write_text(matvec().replace("return %r", "return %A"))
-    (folder / "f16.mlir").write_text(matvec("f16"))
+    (folder / "f8.mlir").write_text(matvec("f8E5M2"))
     dot = "ins(%A, %x : tensor<?xf32>, tensor<?xf32>) outs(%y : tensor<f32>) -> tensor<f32>"
     (folder / "dot.mlir").write_text(
         f"""func.func @f(%A: tensor<?xf32> {{ditto.sparse}}, %x: tensor<?xf32>, %y: tensor<f32>) -> tensor<f32> {{

@@ -1027,8 +1027,9 @@ class Session:
     launches = 0
     closed = 0
 
-    def __init__(self, package: Any, sizes: Any, device: int = 0) -> None:
+    def __init__(self, package: Any, sizes: Any, device: int = 0, scalars: Any = None) -> None:
         self.package, self.sizes, self.arrays = package, sizes, {}  # type: ignore[var-annotated]
+        self.scalars = scalars
 
     def upload(self, arrays: Any) -> None:
         for name, value in arrays.items():
@@ -1043,7 +1044,7 @@ class Session:
 
         Session.launches += 1
         module = SimtModule(self.package.mlir)
-        for launch in resolve(self.package, self.sizes):
+        for launch in resolve(self.package, self.sizes, self.scalars):
             arguments = [self.arrays[a] if isinstance(a, str) else a for a in launch.arguments]
             module.launch(launch.kernel, launch.grid, launch.block, arguments)
 

@@ -13,7 +13,7 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import clone_into, defining_op, op_name, walk
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Form, Resource, SchedulePass, option
+from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.initial import constant_of
 from sparseditto.passes.nest import LoopNest, accessed, root_buffer
 from sparseditto.passes.registry import register
@@ -61,16 +61,12 @@ class AccumulateWide(SchedulePass):
     """
 
     name: ClassVar[str] = "accumulate-wide"
+    relieves = (Bottleneck.ROUNDING,)
     consumes = (Resource.REGISTERS,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
     excludes = (Form.THREADS, Form.TILES, Form.VECTORS, Form.JAMMED, Form.UNROLLED, Form.LANE_LOADS, Form.SEGMENTS, Form.BINS)
 
     type: str = option("the type that sums are carried in", default="f64", choices=("f64",))
-
-    @classmethod
-    def candidates(cls, _context: object) -> tuple[AccumulateWide, ...]:
-        """None: it buys accuracy with time, and a search looks for time."""
-        return ()
 
     def run(self, nest: LoopNest, target: Target) -> None:
         if not nest.reductions:
