@@ -114,7 +114,8 @@ class _Outline:
         self.grid = self.expression(self.block_loop.op.operands[0]) if extent is None else str(extent)
         for value in self._captured_indices():
             self.expression(value)
-        self.scalars = [a for a in nest.func.regions[0].blocks[0].arguments if a in self._scalars_read()]
+        read = self._scalars_read()
+        self.scalars = [a for a in nest.func.regions[0].blocks[0].arguments if a in read]
 
     def _captured(self) -> list[ir.Value]:
         """Values from outside that the nest uses, in order of first use."""
