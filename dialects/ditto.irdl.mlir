@@ -64,6 +64,33 @@ irdl.dialect @ditto {
     irdl.attributes { "kind" = %kind, "threads" = %threads }
   }
 
+  // The sum (or other `kind` of reduction) of `value` over groups of 2^`shift` neighbouring lanes; every lane gets that of its group.
+  // All lanes of the warp must reach it, with the same `shift` (0 to 5).
+  irdl.operation @group_reduce {
+    %type = irdl.any
+    %index = irdl.is index
+    %add = irdl.is "arith.addf"
+    %mul = irdl.is "arith.mulf"
+    %max = irdl.is "arith.maximumf"
+    %min = irdl.is "arith.minimumf"
+    %maxnum = irdl.is "arith.maxnumf"
+    %minnum = irdl.is "arith.minnumf"
+    %kind = irdl.any_of(%add, %mul, %max, %min, %maxnum, %minnum)
+    irdl.operands(value: %type, shift: %index)
+    irdl.results(result: %type)
+    irdl.attributes { "kind" = %kind }
+  }
+
+  // A buffer in shared memory (a memref of space 3, of static shape), one for all threads of the block; it holds nothing at first.
+  irdl.operation @shared_buffer {
+    %type = irdl.base "!builtin.memref"
+    irdl.results(buffer: %type)
+  }
+
+  // What this thread did to memory before is seen by all threads of the GPU that see what it does after.
+  irdl.operation @fence {
+  }
+
   // Sums (or other `kind`s of reduction) over runs of lanes, in each group of `lanes` neighbouring lanes.  Bit l of `heads`, which all
   // lanes of a group have alike, says that lane l begins a run; lane 0 always does.  `before` is the reduction over the
   // lanes before this one that are in the run of the lane before it (nothing of `kind` for lane 0), and `total` that over the last run,

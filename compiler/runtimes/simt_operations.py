@@ -42,6 +42,7 @@ _TAKEN = {
     *(f"gpu.{name}" for name in ("lane_id", "subgroup_id", "subgroup_size", "num_subgroups")),
     *(f"gpu.{name}" for name in ("barrier", "shuffle", "dynamic_shared_memory", "return")),
     *(f"memref.{name}" for name in ("alloca", "assume_alignment", "dim", "get_global", "memory_space_cast")),
+    "llvm.fence",  # the host's own
 }
 _NOT_TAKEN = {
     "cf.assert",

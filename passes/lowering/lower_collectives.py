@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, gpu, memref, vector
+from mlir.dialects import arith, gpu, llvm, memref, vector
 
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import op_name, walk
@@ -122,6 +122,27 @@ def _over_runs(op: ir.OpView, warp: int) -> None:
     op.results[1].replace_all_uses_with(_cross(scanned, last, gpu.ShuffleMode.IDX, warp))
 
 
+def _over_group(op: ir.OpView, warp: int) -> ir.Value:
+    """A butterfly whose number of steps is known at run time."""
+    value, shift = op.operands
+    kind = ir.StringAttr(op.attributes["kind"]).value
+
+    def step(i: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        offset = arith.index_cast(_i32(), arith.shli(b.index(1), i))
+        return [combine(kind, values[0], _cross(values[0], offset, gpu.ShuffleMode.XOR, warp))]
+
+    return b.for_loop(b.index(0), shift, b.index(1), [value], step)[0]
+
+
+def _shared(op: ir.OpView, warp: int) -> ir.Value:
+    type_ = op.results[0].type
+    return _shared_buffer(op, type_.shape[0], type_.element_type)
+
+
+def _fence(op: ir.OpView, warp: int) -> None:
+    llvm.FenceOp(llvm.AtomicOrdering.acq_rel, syncscope="device")
+
+
 def _shared_buffer(op: ir.OpView, count: int, element: ir.Type) -> ir.Value:
     """A buffer in shared memory, as a global of the `gpu.module` around `op`."""
     owner = op.operation.parent
@@ -183,5 +204,8 @@ _LOWERINGS = {
     "ditto.lane_reduce": _over_lanes,
     "ditto.lane_broadcast": _from_lane,
     "ditto.block_reduce": _over_block,
+    "ditto.group_reduce": _over_group,
     "ditto.segmented_scan": _over_runs,
+    "ditto.shared_buffer": _shared,
+    "ditto.fence": _fence,
 }
