@@ -34,7 +34,7 @@ SPARSIFY = (
     "linalg-generalize-named-ops,pre-sparsification-rewrite,sparse-reinterpret-map,"
     "sparsification{parallelization-strategy=none},canonicalize,cse"
 )
-OUTLINE = ("lower-fill", "outline-kernels", "lower-collectives", "fuse-multiply-add")
+OUTLINE = ("guard-padding", "lower-fill", "outline-kernels", "lower-collectives", "fuse-multiply-add")
 Observer = Callable[[str, str], None]
 
 
@@ -70,6 +70,8 @@ def make_task(problem: Problem) -> tuple[Task, Features | None]:
     computation = problem.computation
     sparse, output = computation.sparse, computation.output
     rows_first = sparse.dims[0] in output.dims
+    row, column = sparse.dims if rows_first else reversed(sparse.dims)
+    read = [o for k, o in enumerate(computation.inputs) if not o.sparse and k in computation.reads()]
     free = [d for d in output.dims if d not in sparse.dims]
     columns = (problem.sizes.get(free[0]) or None) if len(free) == 1 else None
     features = None
@@ -83,6 +85,9 @@ def make_task(problem: Problem) -> tuple[Task, Features | None]:
         and (sparse.encoding is None or [level.type for level in sparse.encoding.levels] == ["dense", "compressed"]),
         contiguous=all(o.dims[-1] in free for o in computation.operands if set(free) & set(o.dims)),
         reduction="reduction" in computation.iterators,
+        one_sum=computation.iterators.count("reduction") == 1,
+        row_terms=any(row in o.dims for o in read),
+        gathers=any(column in o.dims for o in read),
         element_bytes=max(dtype_of(o.dtype).itemsize for o in computation.inputs),
         kernel=fingerprint(computation),
         shape=(problem.sizes.get(sparse.dims[0]), problem.sizes.get(sparse.dims[1])),

@@ -94,8 +94,8 @@ def pack_tensor(
 def unpack(packed: Packed) -> csr_array:
     """The matrix that `packed` stores, as canonical CSR (16-bit values as float32, which SciPy needs).
 
-    The inverse of `pack`, with one exception: when the last level is dense (BSR), a stored zero looks like one that
-    fills a block, and is dropped.  Raises `InputError` when a block holds a value outside the matrix.
+    The inverse of `pack`, but that a stored -0 is a stored 0 when the last level is dense (BSR): there -0 marks what fills a
+    block.  Raises `InputError` when a block holds a value outside the matrix.
     """
     from scipy.sparse import coo_array
 
@@ -268,8 +268,8 @@ def _pack(coordinates: list[Array], values: Array, shape: tuple[int, ...], encod
             arrays[f"coordinates{number}"] = place[fresh]
             at, count = np.cumsum(fresh) - 1, int(starts[-1])
     if levels[-1].type == "dense":
-        filled = np.zeros(count, dtype=values.dtype)
-        filled[at] = values
+        filled = np.full(count, -0.0, dtype=values.dtype)  # what fills a block; an entry is never -0
+        filled[at] = values + values.dtype.type(0)
         values = filled
     return _finish(encoding, shape, arrays, values)
 
@@ -363,13 +363,13 @@ def _children(packed: Packed, number: int, level: Level, at: Array) -> tuple[Arr
 
 
 def _nonzeros(values: Array, at: Array, extents: list[int]) -> tuple[Array, list[Array], Array]:
-    """What is not 0 in the dense levels (`extents`) below the positions `at`: index of `at`, coordinates, values."""
+    """What is not -0 in the dense levels (`extents`) below the positions `at`: index of `at`, coordinates, values."""
     fill = math.prod(extents)
     if fill == 0 or at.size == 0:
         nothing = np.zeros(0, dtype=np.int64)
         return nothing, [nothing] * len(extents), values[:0]
     if not np.array_equal(at, np.arange(values.size // fill)):
         values = values.reshape(-1, fill)[at].ravel()
-    found = np.flatnonzero(values)
+    found = np.flatnonzero((values != 0) | ~np.signbit(values))
     parent, *inner = np.unravel_index(found, (at.size, *extents))
     return parent, list(inner), values[found]

@@ -79,3 +79,24 @@ def test_no_entries(shape: tuple[int, int], kernel_file: Write) -> None:
 def test_not_twice() -> None:
     with pytest.raises(PlanError, match="does not go with several tiles"):
         Plan.parse(f"{encoded((2, 2))},vectorize,jam-columns,jam-block-rows,rows-to-subgroups,map-blocks")
+
+
+@pytest.mark.parametrize("after", ["rows-to-threads", "jam-block-rows,rows-to-subgroups{lanes=4 share=entries},unroll"])
+def test_padding_meets_no_infinity(after: str, kernel_file: Write) -> None:
+    """What fills a block adds nothing to the rows beside those that read an infinity or a NaN."""
+    matrix = blocky(40, 36, (2, 2))
+    matrix.data[::7] = 0.0  # stored zeros are entries: times an infinity they are a NaN
+    x = np.ones(36, np.float32)
+    x[[5, 11, 20]] = np.inf, np.nan, -np.inf
+    plan = f"{encoded((3, 3))},{after},map-blocks{{threads=64}}"
+    package = compile_file(kernel_file(matvec(fill=0.0)), {"A": matrix}, plan=plan).package
+    result = run(package, {"A": matrix, "x": x}, verify=True)
+    assert result.check is not None
+    assert result.check.passed, result.check
+    row = np.repeat(np.arange(40), np.diff(matrix.indptr))
+    expected = np.zeros(40)
+    with np.errstate(invalid="ignore"):
+        np.add.at(expected, row, matrix.data.astype(np.float64) * x[matrix.indices])
+    assert np.isnan(expected).any()
+    assert np.isfinite(expected).any()
+    np.testing.assert_array_equal(np.isnan(result.output), np.isnan(expected))
