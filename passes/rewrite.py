@@ -186,8 +186,8 @@ def take_initial(loop: Loop, values: Values, which: int = 0) -> ir.Value:
 def combiner_of(loop: Loop) -> str | None:
     """The op under which a reduction's iterations combine, through nested reductions; None when it is none we know."""
     op = defining_op(yielded(loop.body)[0])
-    while op is not None and op_name(op) == "scf.for":
-        op = defining_op(yielded(op.regions[0].blocks[0])[0])
+    while op is not None and op_name(op) in ("scf.for", "arith.select"):
+        op = defining_op(op.operands[1] if op_name(op) == "arith.select" else yielded(op.regions[0].blocks[0])[0])
     return op_name(op) if op is not None and op_name(op) in COMBINERS else None
 
 
@@ -209,6 +209,8 @@ def _adds_to(value: ir.Value, own: ir.Value, carried: list[ir.Value]) -> bool:
         block = op.regions[0].blocks[0]
         inner = list(block.arguments)[1:]
         return _adds_to(list(op.operands)[3 + which], own, carried) and _adds_to(yielded(block)[which], inner[which], inner)
+    if op_name(op) == "arith.select":  # a term that is added under a condition
+        return not depends(op.operands[0], carried) and all(_adds_to(v, own, carried) for v in list(op.operands)[1:])
     if op_name(op) not in COMBINERS:
         return False
     x, y = op.operands

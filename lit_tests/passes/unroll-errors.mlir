@@ -10,7 +10,7 @@
 // VALUE:  ditto-opt: bad-plan: unroll: factor=3 is not one of (1, 2, 4, 8, 16)
 // OPTION: ditto-opt: bad-plan: unroll: no option 'factors'; did you mean 'factor'?; it has factor, tail
 // TYPO:   ditto-opt: bad-plan: no pass is named 'unrol'; did you mean 'unroll'?
-// TAIL:   ditto-opt: bad-plan: unroll: tail=clmp is not one of ('loop', 'clamp')
+// TAIL:   ditto-opt: bad-plan: unroll: tail=clmp is not one of ('loop', 'clamp', 'halves')
 // TWICE:  ditto-opt: not-applicable: unroll: does not go with the innermost reduction unrolled
 
 // Unrolls once, and not twice.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, scf
 
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.errors import NotApplicable
@@ -15,7 +16,7 @@ from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.nest import Loop, LoopNest
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import Values, body_ops, clone_ops, yielded
+from sparseditto.passes.rewrite import Values, body_ops, clone_ops, depending_on, yielded
 
 
 @register
@@ -25,7 +26,8 @@ class Unroll(SchedulePass):
 
     The order of additions stays as it was.  With ``tail=loop`` a second loop does the iterations that are left over, one at a
     time.  With ``tail=clamp`` they are done together as well: what is past the end loads the group's first entry once
-    more, and its sum is not taken; short rows then wait for memory once.
+    more, and its sum is not taken; short rows then wait for memory once.  With ``tail=halves`` what is left over is done in
+    groups of factor/2, factor/4 … 1, each where it is needed: memory is waited for a few times, and nothing is loaded twice.
 
     Before::
 
@@ -64,7 +66,7 @@ class Unroll(SchedulePass):
     provides = (Form.UNROLLED,)
 
     factor: int = option("iterations at a time", default=4, choices=(1, 2, 4, 8, 16))
-    tail: str = option("what becomes of iterations that are left over", default="loop", choices=("loop", "clamp"))
+    tail: str = option("what becomes of iterations that are left over", default="loop", choices=("loop", "clamp", "halves"))
 
     def run(self, nest: LoopNest, target: Target) -> None:
         loops = [loop for loop in nest.reductions if loop.sequential and not nest.children(loop)]
@@ -74,7 +76,7 @@ class Unroll(SchedulePass):
             if self.factor == 1:
                 loop.op.attributes["ditto.unrolled"] = ir.UnitAttr.get()
             else:
-                _replace(loop, (_clamped if self.tail == "clamp" else _with_rest)(loop, self.factor))
+                _replace(loop, _TAILS[self.tail](loop, self.factor))
 
 
 def _replace(loop: Loop, results: list[ir.Value]) -> None:
@@ -108,6 +110,37 @@ def _clamped(loop: Loop, factor: int) -> list[ir.Value]:
         return result
 
 
+def _in_halves(loop: Loop, factor: int) -> list[ir.Value]:
+    """A loop over whole groups, then half a group, a quarter and so on, where they are left."""
+    with ir.InsertionPoint(loop.op):
+        stride = b.mul(loop.step, b.index(factor))
+        at = _last_multiple(loop, factor)
+        sums = b.for_loop(loop.lower, at, stride, loop.initial, lambda iv, sums: _several(loop, factor, iv, sums))
+        _mark(sums[0])
+        if b.known(at) is not None and b.known(at) == b.known(loop.upper):
+            return sums
+        left = b.ceildiv(arith.maxsi(b.sub(loop.upper, at), b.index(0)), loop.step)
+        for size in (n for n in (8, 4, 2, 1) if n < factor):
+            taken = arith.cmpi(arith.CmpIPredicate.sge, left, b.index(size))
+            sums = _where(taken, sums, partial(_several, loop, size, at))
+            at = arith.select(taken, b.add(at, b.mul(b.index(size), loop.step)), at)
+            left = arith.select(taken, b.sub(left, b.index(size)), left)
+        return sums
+
+
+def _where(condition: ir.Value, sums: list[ir.Value], build: Callable[[list[ir.Value]], list[ir.Value]]) -> list[ir.Value]:
+    """What `build` makes of the sums where the condition holds, else the sums."""
+    branch = scf.IfOp(condition, [v.type for v in sums], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        scf.yield_(build(sums))
+    with ir.InsertionPoint(branch.else_block):
+        scf.yield_(sums)
+    return list(branch.results)
+
+
+_TAILS = {"loop": _with_rest, "clamp": _clamped, "halves": _in_halves}
+
+
 def _last_multiple(loop: Loop, factor: int) -> ir.Value:
     """Where the last whole group of `factor` iterations ends; not before `lower` when there is no iteration at all."""
     span = b.sub(loop.upper, loop.lower)
@@ -121,7 +154,7 @@ def _last_multiple(loop: Loop, factor: int) -> ir.Value:
 def _several(loop: Loop, factor: int, iv: ir.Value, sums: Sequence[ir.Value], clamp: bool = False) -> list[ir.Value]:
     """`factor` iterations from `iv` on: first what needs no sum, for each iteration, then the sums."""
     carried = list(loop.body.arguments)[1:]
-    users = _depending_on(body_ops(loop.body), carried)
+    users = depending_on(body_ops(loop.body), carried)
     free = [op for op in body_ops(loop.body) if op not in users]
     copies: list[Values] = []
     inside: list[ir.Value | None] = []
@@ -135,16 +168,6 @@ def _several(loop: Loop, factor: int, iv: ir.Value, sums: Sequence[ir.Value], cl
         new = [values.get(v, v) for v in yielded(loop.body)]
         current = new if taken is None else [arith.select(taken, n, old) for n, old in zip(new, current, strict=True)]
     return current
-
-
-def _depending_on(ops: list[ir.OpView], values: list[ir.Value]) -> list[ir.OpView]:
-    """Those of `ops`, in order, that use one of `values` or a result of such an op."""
-    tainted, users = set(values), []
-    for op in ops:
-        if any(operand in tainted for operand in op.operands):
-            users.append(op)
-            tainted.update(op.results)
-    return users
 
 
 def _mark(result: ir.Value) -> None:
