@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-FORMATS = ".mtx, .mtx.gz and .npz"  # that can be read
+FORMATS = ".mtx and .tns (also .gz, .bz2 and .xz), .npz and .npy"  # that can be read
+INT32_MAX = int(np.iinfo(np.int32).max)
 MAX_POSITIONS = 2**31
 """No array of positions may be longer than this."""
 MAX_IDLE_POSITIONS = 2**28
@@ -120,4 +121,4 @@ def is_long_integer(values: Array) -> bool:
 
 
 def index_dtype(shape: tuple[int, int], entries: int) -> Any:
-    return np.int32 if max(*shape, entries) <= np.iinfo(np.int32).max else np.int64
+    return np.int32 if max(*shape, entries) <= INT32_MAX else np.int64

@@ -1,14 +1,18 @@
-"""Read a sparse matrix from a file, or take one from SciPy, into one canonical form.
+"""Read a sparse matrix or tensor from a file, or take a matrix from SciPy, into one canonical form.
 
-`load_matrix` reads Matrix Market text (`.mtx`, `.mtx.gz`) and SciPy's `.npz`; `from_scipy` takes what is in memory.
-Both end in a `Matrix`: CSR, rows sorted, no duplicates, stored zeros kept.  Whatever is wrong ends in an `InputError`.
+`load_matrix` and `load` read Matrix Market text (`.mtx`), FROSTT text (`.tns`), SciPy's `.npz` and our own packed ones, and
+triplets in `.npy`; `from_scipy` takes what is in memory.  All end in a `Matrix`: CSR, rows sorted, no duplicates, stored zeros
+kept; `load` also gives a `Tensor`.  Whatever is wrong ends in an `InputError`.
 """
 
 from __future__ import annotations
 
+import re
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from lzma import LZMAError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,26 +34,85 @@ from sparseditto.compiler.matrix import (
     rounding_note,
 )
 from sparseditto.compiler.matrix_market import load_text
+from sparseditto.compiler.matrix_tensor import Tensor, load_tns, make_tensor, unfold
+from sparseditto.compiler.matrix_triplets import load_triplets
+from sparseditto.compiler.text_blocks import without_compression
 from sparseditto.dialects.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def load_matrix(path: Path) -> Matrix:
+@dataclass(frozen=True)
+class Options:
+    """What a file does not say.  `shape`: the sizes, for triplets and `.tns`; `mode`: the dimension of a tensor that
+    becomes the rows of a matrix, the others its columns (`matrix_tensor.unfold`).
+    """
+
+    shape: tuple[int, ...] | None = None
+    mode: int | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file and how to read it, as in `tensor.tns,mode=1` or `triplets.npy,shape=70x50`."""
+
+    path: Path
+    options: Options = field(default_factory=Options)
+
+    @staticmethod
+    def parse(text: str) -> Source:
+        """Raises `InputError` for options that do not exist.  A file whose name looks like options is a file."""
+        found = re.fullmatch(r"(.+?)((?:,[a-z]+=[^,=]*)+)", text)
+        if found is None or Path(text).exists():
+            return Source(Path(text))
+        options: dict[str, Any] = {}
+        for word in found[2].removeprefix(",").split(","):
+            name, _, value = word.partition("=")
+            if name not in _OPTIONS:
+                raise InputError(
+                    f"no option is named '{name}'{did_you_mean(name, _OPTIONS)}; there are shape and mode", where=text
+                )
+            if name in options or not re.fullmatch(_OPTIONS[name], value):
+                raise InputError(f"'{word}' is no option; write ,shape=70x50 or ,mode=1, each once", where=text)
+            options[name] = tuple(map(int, value.split("x"))) if name == "shape" else int(value)
+        return Source(Path(found[1]), Options(**options))
+
+
+_OPTIONS = {"shape": r"\d{1,18}(x\d{1,18})+", "mode": r"\d{1,3}"}
+
+
+def load_matrix(path: Path, options: Options | None = None) -> Matrix:
     """Read `path`; its suffix says the format.  Raises `InputError`, with the line where one is to blame."""
-    path = Path(path)
-    reader = _reader_for(path)
+    found = load(path, options)
+    if isinstance(found, Tensor):
+        sizes = " x ".join(map(str, found.shape))
+        raise InputError(
+            f"is a tensor of {sizes}, and a matrix has 2 dimensions; {path},mode=0 unfolds it into one, "
+            f"with the rows from dimension 0 (or another of 0..{found.rank - 1})",
+            where=str(path),
+        )
+    return found
+
+
+def load(path: Path, options: Options | None = None) -> Matrix | Tensor:
+    """As `load_matrix`, but a tensor that no `mode` unfolds is given as it is."""
+    path, options = Path(path), options or Options()
     try:
         if path.exists() and not path.is_file():
             raise InputError("is not a file", where=str(path))
-        return reader(path)
+        found = _read(path, options)
     except OSError as e:
         raise InputError(f"cannot be read: {e.strerror or e}", where=str(path)) from e
-    except (EOFError, zlib.error) as e:
+    except (EOFError, zlib.error, LZMAError) as e:
         raise InputError(f"is damaged or cut short: {e}", where=str(path)) from e
     except MemoryError as e:
         raise InputError("needs more memory than there is", where=str(path)) from e
+    if options.mode is None:
+        return found
+    if isinstance(found, Matrix):
+        raise InputError("is a matrix; mode= is for tensors of more dimensions", where=str(path))
+    return unfold(found, options.mode, str(path))
 
 
 def from_scipy(matrix: Any) -> Matrix:
@@ -69,16 +132,24 @@ def from_scipy(matrix: Any) -> Matrix:
         raise InputError(f"has {len(sparse.shape)} dimensions; a matrix has 2")
     if sparse.format not in _PARTS:
         sparse = sparse.tocoo()
-    return _from_parts(sparse.format, sparse.shape, {name: getattr(sparse, name) for name in _PARTS[sparse.format]})
+    return from_parts(sparse.format, sparse.shape, {name: getattr(sparse, name) for name in _PARTS[sparse.format]})
 
 
-def _reader_for(path: Path) -> Callable[[Path], Matrix]:
-    name = path.name.lower()
-    if name.endswith((".mtx", ".mtx.gz")):
-        return load_text
-    if name.endswith(".npz"):
-        return _load_npz
-    unpack = "; unpack the archive first" if name.endswith((".tar", ".tar.gz", ".tgz", ".zip")) else ""
+def _read(path: Path, options: Options) -> Matrix | Tensor:
+    name = without_compression(path.name.lower())
+    whole = path.name.lower()
+    if name.endswith(".tns"):
+        return load_tns(path, options.shape)
+    if whole.endswith(".npy"):
+        return load_triplets(path, options.shape)
+    if options.shape is not None and (name.endswith(".mtx") or whole.endswith(".npz")):
+        raise InputError("says its own shape; shape= is for .npy and .tns", where=str(path))
+    if name.endswith(".mtx"):
+        return load_text(path)
+    if whole.endswith(".npz"):
+        return _load_npz(path)
+    archive = whole.endswith((".tar", ".tgz", ".zip")) or name.endswith(".tar")
+    unpack = "; unpack the archive first" if archive else ""
     raise InputError(f"is in no format that can be read; these can: {FORMATS}{unpack}", where=str(path))
 
 
@@ -93,8 +164,10 @@ _PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _load_npz(path: Path) -> Matrix:
-    """A file of `scipy.sparse.save_npz`.  Nothing in it is unpickled."""
+def _load_npz(path: Path) -> Matrix | Tensor:
+    """A file of `scipy.sparse.save_npz`, or of `packed_io.save_packed`.  Nothing in it is unpickled."""
+    from sparseditto.compiler.packed_io import is_packed, read_packed, unpacked
+
     where = str(path)
     with path.open("rb") as stream:
         if not zipfile.is_zipfile(stream):
@@ -102,10 +175,23 @@ def _load_npz(path: Path) -> Matrix:
         stream.seek(0)
         try:
             with np.load(stream, allow_pickle=False) as file:
+                if is_packed(file):
+                    return unpacked(read_packed(file, where), where)
                 kind, shape = _npz_kind(file, where), _npz_shape(file, where)
-                return _from_parts(kind, shape, _npz_parts(file, kind, where), where)
+                if kind == "coo" and len(shape) > 2 and "coords" in file and "data" in file:
+                    return _npz_tensor(np.asarray(file["coords"]), np.asarray(file["data"]), shape, where)
+                return from_parts(kind, shape, _npz_parts(file, kind, where), where)
         except (ValueError, TypeError, SyntaxError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile) as e:
             raise InputError(f"is no .npz file that can be read: {e}", where=where) from e
+
+
+def _npz_tensor(coordinates: Array, values: Array, shape: tuple[int, ...], where: str) -> Matrix | Tensor:
+    if coordinates.dtype.kind not in "iu" or values.ndim != 1 or coordinates.shape != (len(shape), values.size):
+        found = f"{coordinates.dtype} of shape {coordinates.shape}"
+        raise InputError(f"array 'coords' ({found}) is no list of {values.size} places in {len(shape)} dimensions", where=where)
+    if min(shape) < 0 or max(shape) > np.iinfo(np.int64).max:
+        raise InputError(f"the size {' x '.join(map(str, shape))} is negative or too large", where=where)
+    return make_tensor(list(coordinates), values, shape, where)
 
 
 def _npz_kind(file: Mapping[str, Any], where: str) -> str:
@@ -139,7 +225,7 @@ def _npz_parts(file: Mapping[str, Any], kind: str, where: str) -> dict[str, Arra
     return {name: np.asarray(file[name]) for name in _PARTS[kind]}
 
 
-def _from_parts(kind: str, shape: tuple[int, ...], parts: Mapping[str, Array], where: str | None = None) -> Matrix:
+def from_parts(kind: str, shape: tuple[int, ...], parts: Mapping[str, Array], where: str | None = None) -> Matrix:
     """The matrix that SciPy's arrays describe, checked before SciPy's unchecked C++ sees them."""
     data = parts["data"]
     check_real(data, "array 'data'", where)

@@ -5,8 +5,6 @@ SciPy's C++ reader parses the numbers, of text that `market_body.py` has checked
 
 from __future__ import annotations
 
-import gzip
-import io
 import itertools
 import re
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ import numpy as np
 from sparseditto.compiler.market_body import check_body, complaint_about, first_complaint, tidy
 from sparseditto.compiler.market_header import Header, read_header
 from sparseditto.compiler.matrix import Matrix, counted, duplicates_note, from_coordinates, from_dense, rounding_note
-from sparseditto.compiler.text_blocks import Text, stream_of
+from sparseditto.compiler.text_blocks import Text, open_text, stream_of
 from sparseditto.dialects.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 def load_text(path: Path) -> Matrix:
     where = str(path)
-    with _open(path) as stream:
+    with open_text(path) as stream:
         text = Text(stream, where)
         header = read_header(text)
         words = check_body(text, header)
@@ -109,7 +107,7 @@ def _parse_error(path: Path, header: Header, message: str) -> InputError:
     if named is None or header.layout == "array":
         return first_complaint(_body(path, header), header.lines, header, str(path))
     number = int(named[1]) - 2 + header.lines
-    with _open(path) as stream:
+    with open_text(path) as stream:
         text = Text(stream, str(path))
         line = next(itertools.islice(iter(text.line, None), number - 1, None), b"")
     return InputError(complaint_about(tidy(line), header) or named[2], where=f"{path}:{number}")
@@ -117,15 +115,8 @@ def _parse_error(path: Path, header: Header, message: str) -> InputError:
 
 def _body(path: Path, header: Header) -> Iterator[bytes]:
     """The tidied blocks behind the size line."""
-    with _open(path) as stream:
+    with open_text(path) as stream:
         text = Text(stream, str(path))
         for _ in range(header.lines):
             text.line()
         yield from map(tidy, text.blocks())
-
-
-def _open(path: Path) -> io.BufferedIOBase:
-    """`path` for reading, decompressed when its content (not its name) says that it is gzip."""
-    with path.open("rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if compressed else path.open("rb")

@@ -63,7 +63,7 @@ def pack(matrix: Matrix, encoding: Encoding, dtype: DTypeLike) -> Packed:
     index does not fit in its width, or dense levels would make more values or positions than can be meant.
     """
     csr = matrix.csr
-    levels = _check_encoding(encoding, 2)
+    levels = check_encoding(encoding, 2)
     values = _cast(csr.data, dtype)
     rows = _is_rows(levels)
     if rows:
@@ -83,7 +83,7 @@ def pack_tensor(
 
     Raises `InputError` as `pack` does, and for coordinates that are outside the shape or occur twice.
     """
-    _check_encoding(encoding, len(shape))
+    check_encoding(encoding, len(shape))
     _check_coordinates(coordinates, values, shape)
     narrow = [
         np.asarray(c, dtype=np.int32 if size <= _LARGEST[32] else np.int64) for c, size in zip(coordinates, shape, strict=True)
@@ -134,7 +134,7 @@ def unpack_tensor(packed: Packed) -> tuple[list[Array], Array]:
 # --------------------------------------------------------------------------------------------------------------- checks
 
 
-def _check_encoding(encoding: Encoding, rank: int) -> tuple[Level, ...]:
+def check_encoding(encoding: Encoding, rank: int) -> tuple[Level, ...]:
     """The levels of an encoding that can store every tensor of this rank, each entry at one place."""
     levels = encoding.levels
     if not levels or rank < 1:

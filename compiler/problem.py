@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparseditto.compiler.computation import Computation, Operand, Scalar
-from sparseditto.compiler.dtypes import as_wanted, dtype_of, is_real
+from sparseditto.compiler.dtypes import as_wanted, dtype_of, is_real, limits
+from sparseditto.compiler.matrix import counted
 from sparseditto.dialects.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ def bind(
 ) -> Problem:
     """Bind operands to files or objects.
 
-    A key of `bindings` is an operand's name or `arg0`, `arg1`, …; a value is a path (`.mtx`, `.npz` for the
-    sparse operand, `.npy` for dense ones), a SciPy matrix or a NumPy array, and for a scalar a number or its text.
+    A key of `bindings` is an operand's name or `arg0`, `arg1`, …; a value is a path (for the sparse operand what
+    `matrix_io.load_matrix` reads, with options behind a comma when it is text; `.npy` for dense ones), a matrix or array of
+    SciPy, NumPy, torch or CuPy, and for a scalar a number or its text.
     `sizes` are extents by name (`Computation.size_names`, or `B.1` for dimension 1 of B).  `fixed` are extents that a
     compiled kernel has already.
 
@@ -97,6 +99,7 @@ def bind(
             if operand.name in dense:
                 raise InputError(f"'{operand.name}' is bound twice")
             dense[operand.name] = _array(value, operand)
+            notes += _rounding(dense[operand.name], operand)
             shape = dense[operand.name].shape
         for d, n in zip(operand.dims, shape, strict=True):
             extents.set(d, int(n), f"what is bound to '{operand.name}'")
@@ -164,27 +167,47 @@ def _dimension(computation: Computation, name: str) -> int:
 
 
 def _matrix(value: Any) -> Matrix:
-    from sparseditto.compiler.matrix_io import from_scipy, load_matrix
+    from sparseditto.compiler.matrix_io import Source, load_matrix
+    from sparseditto.compiler.matrix_objects import from_object
 
-    return load_matrix(Path(value)) if isinstance(value, (str, Path)) else from_scipy(value)
+    if not isinstance(value, (str, Path)):
+        return from_object(value)
+    source = Source.parse(value) if isinstance(value, str) else Source(value)
+    return load_matrix(source.path, source.options)
 
 
 def _array(value: Any, operand: Operand) -> np.ndarray:
+    from sparseditto.compiler.matrix_objects import as_array
+    from sparseditto.compiler.matrix_triplets import load_npy
+
     where = f"'{operand.name}'"
     if isinstance(value, (str, Path)):
         where = str(value)
         if Path(value).suffix != ".npy":
             raise InputError(f"'{operand.name}' is dense: bind a .npy file", where=where)
+        array = load_npy(Path(value))
+    else:
         try:
-            value = np.load(value, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as e:
-            raise InputError(f"cannot be read as .npy: {e}", where=where) from e
-    array = as_wanted(np.asarray(value), operand.dtype)
+            array = as_array(value)
+        except InputError as e:
+            raise InputError(e.message, where=where) from e
+    array = as_wanted(array, operand.dtype)
     if array.ndim != len(operand.dims):
         raise InputError(f"has {array.ndim} dimensions, '{operand.name}' has {len(operand.dims)}", where=where)
     if not is_real(array.dtype):
         raise InputError(f"holds {array.dtype}, which is no real number type", where=where)
     return array
+
+
+def _rounding(array: np.ndarray, operand: Operand) -> list[str]:
+    """What to say of integers that the operand's type cannot hold exactly."""
+    if array.dtype.kind not in "iu":
+        return []
+    exact = int(1 / limits(operand.dtype).unit)
+    most = np.iinfo(array.dtype).max
+    rounded = int(np.count_nonzero((array > exact) | (array < -exact))) if most > exact else 0
+    what = counted(rounded, "integer", "integers")
+    return [f"{operand.name}: {what} beyond {exact} may be rounded to {operand.dtype}"] if rounded else []
 
 
 def parse_sizes(words: Sequence[str]) -> dict[str, int]:

@@ -1,9 +1,13 @@
-"""Text files as blocks of whole lines, every line end turned into LF; and how text is shown in messages."""
+"""Text files, perhaps compressed, as blocks of whole lines, every line end turned into LF; how messages show text."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,24 @@ from sparseditto.dialects.errors import InputError
 
 BLOCK = 1 << 20  # bytes that are read at a time
 _LONGEST_LINE = 1 << 16
+COMPRESSIONS = (".gz", ".bz2", ".xz")
+
+
+def open_text(path: Path) -> io.BufferedIOBase:
+    """`path` for reading, decompressed when its content (not its name) says that it is gzip, bzip2 or xz."""
+    with path.open("rb") as file:
+        start = file.read(6)
+    if start.startswith(b"\x1f\x8b"):
+        return gzip.open(path, "rb")
+    if start.startswith(b"BZh"):
+        return bz2.open(path, "rb")
+    return lzma.open(path, "rb") if start == b"\xfd7zXZ\x00" else path.open("rb")
+
+
+def without_compression(name: str) -> str:
+    """A file's name without the suffix that says how it is compressed."""
+    suffix = next((suffix for suffix in COMPRESSIONS if name.endswith(suffix)), "")
+    return name.removesuffix(suffix)
 
 
 class Text:

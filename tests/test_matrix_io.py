@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import io
+import lzma
 import math
 import os
 import re
@@ -368,6 +370,21 @@ def test_gzip(tmp_path: Path) -> None:
     refuse(tmp_path, gzip.compress(text + b"3 3 3\n"), "promises 2 entries", 5, "a.mtx.gz")
 
 
+@pytest.mark.parametrize("compress", [bz2.compress, lzma.compress], ids=["bz2", "xz"])
+def test_other_compressions(tmp_path: Path, compress: Any) -> None:
+    suffix = {bz2.compress: ".bz2", lzma.compress: ".xz"}[compress]
+    text = (REAL + "2 2 2\n1 1 1.5\n2 2 -1\n").encode()
+    for name in (f"a.mtx{suffix}", f"A.MTX{suffix.upper()}", "compressed-all-the-same.mtx"):
+        assert read(tmp_path, compress(text), name).csr.toarray().tolist() == [[1.5, 0], [0, -1]]
+    assert read(tmp_path, text, f"not-compressed.mtx{suffix}").csr.nnz == 2
+    refuse(tmp_path, compress(text + b"3 3 3\n"), "promises 2 entries", 5, f"a.mtx{suffix}")
+    whole = compress(text)
+    refuse(tmp_path, whole[:-12], "damaged or cut short", name=f"a.mtx{suffix}")
+    middle = len(whole) // 2
+    broken = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
+    refuse(tmp_path, broken, "damaged or cut short|cannot be read", name=f"a.mtx{suffix}")
+
+
 def test_damaged_gzip(tmp_path: Path) -> None:
     whole = gzip.compress((REAL + "2 2 2\n1 1 1.5\n2 2 -1\n").encode())
     refuse(tmp_path, whole[:-12], "damaged or cut short", name="a.mtx.gz")
@@ -423,7 +440,7 @@ def test_binary_content(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("a.txt", "these can"), ("a", "these can"), ("a.npy", "these can"), ("a.tar.gz", "unpack the archive first")],
+    [("a.txt", "these can"), ("a", "these can"), ("a.npz.gz", "these can"), ("a.tar.bz2", "unpack the archive first")],
 )
 def test_unknown_format(tmp_path: Path, name: str, message: str) -> None:
     refuse(tmp_path, REAL, message, name=name)

@@ -54,7 +54,7 @@ def add_kernel_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OPERAND=FILE",
         action="append",
         default=[],
-        help="bind a matrix or array (.mtx, .npz, .npy), or a number to a scalar",
+        help="bind a matrix (.mtx, .tns, .npz, .npy) or array (.npy), or a number to a scalar",
     )
     parser.add_argument("--size", metavar="NAME=N", action="append", default=[], help="size of a dimension (K=64, B.1=64)")
     parser.add_argument("--entry", metavar="NAME", help="the function to compile, where there are several")
