@@ -9,6 +9,13 @@ import numpy as np
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
+    from numpy.typing import NDArray
+
+SLICE = 32  # rows
+BLOCK_ROWS = 24  # rows of a window that is looked at for blocks: whole blocks of every height
+SAMPLED = 500_000  # entries that are looked at for blocks
+BLOCKS = {"fill_2": (2, 2), "fill_3": (3, 3), "fill_4": (4, 4), "fill_8": (8, 4)}
+WINDOW = 1024
 
 
 @dataclass(frozen=True)
@@ -17,7 +24,11 @@ class Features:
 
     `rows`, `columns`, `entries` are the sizes; `mean_row`, `max_row` the mean and the largest number of entries of a row;
     `variation` the standard deviation of row lengths over their mean (0 for an empty matrix); `empty_rows` the share
-    of rows without entries.
+    of rows without entries.  For slices of 32 neighbouring rows, each as wide as its longest row (SELL-32): `padding` is the
+    number of places over the number of entries (1 for an empty matrix), and `span` the most columns from the first to the last
+    that a slice reads; `padding_sorted` and `span_sorted` are the same with rows sorted by falling length within windows of
+    1024.  `fill_2`, `fill_3`, `fill_4` and `fill_8` are the shares of places that hold entries in blocks of 2 x 2, 3 x 3, 4 x 4 and 8 x 4 (BSR; estimated from
+    half a million entries).
     """
 
     rows: int
@@ -27,6 +38,14 @@ class Features:
     max_row: int
     variation: float
     empty_rows: float
+    padding: float = 1.0
+    padding_sorted: float = 1.0
+    span: int = 0
+    span_sorted: int = 0
+    fill_2: float = 0.0
+    fill_3: float = 0.0
+    fill_4: float = 0.0
+    fill_8: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -45,7 +64,57 @@ def analyse(csr: sp.csr_array) -> Features:
         max_row=int(lengths.max(initial=0)),
         variation=float(lengths.std() / mean) if mean else 0.0,
         empty_rows=float((lengths == 0).mean()) if rows else 0.0,
+        padding=_padding(lengths, 1),
+        padding_sorted=_padding(lengths, WINDOW),
+        span=_span(csr, lengths, 1),
+        span_sorted=_span(csr, lengths, WINDOW),
+        **_fills(csr),
     )
+
+
+def _fills(csr: sp.csr_array) -> dict[str, float]:
+    """The shares of places that hold entries in blocks, from windows of rows spread evenly over the matrix."""
+    rows = int(csr.shape[0])
+    share = min(1.0, SAMPLED / max(int(csr.nnz), 1))
+    count = max(1, int(share * rows) // BLOCK_ROWS)
+    starts = np.unique(np.linspace(0, max(rows - 1, 0) // BLOCK_ROWS, count).astype(np.int64)) * BLOCK_ROWS
+    picked = np.concatenate([np.arange(s, min(s + BLOCK_ROWS, rows)) for s in starts]) if rows else np.arange(0)
+    part = csr[picked] if len(picked) < rows else csr
+    row = np.repeat(picked, np.diff(part.indptr))
+    return {name: _fill(row, part.indices, *block) for name, block in BLOCKS.items()}
+
+
+def _fill(row: NDArray[np.integer], column: NDArray[np.integer], height: int, width: int) -> float:
+    """Entries over the places of the blocks of `height` x `width` that hold any."""
+    if not len(row):
+        return 0.0
+    most = int(column.max()) // width + 1
+    blocks = len(np.unique((row // height).astype(np.int64) * most + column // width))
+    return len(row) / (blocks * height * width)
+
+
+def _padding(lengths: NDArray[np.integer], window: int) -> float:
+    """Places of the slices over entries, with rows sorted within windows."""
+    unit = max(window, SLICE)
+    whole = np.zeros(-(-len(lengths) // unit) * unit, lengths.dtype)
+    whole[: len(lengths)] = lengths
+    if window > 1:
+        whole = np.sort(whole.reshape(-1, window), axis=1)[:, ::-1].ravel()
+    places = int(whole.reshape(-1, SLICE).max(axis=1, initial=0).sum(dtype=np.int64)) * SLICE
+    entries = int(lengths.sum(dtype=np.int64))
+    return places / entries if entries else 1.0
+
+
+def _span(csr: sp.csr_array, lengths: NDArray[np.integer], window: int) -> int:
+    """The most columns from the first to the last of a slice; column indices are sorted.  Rows are sorted as `sliced_rows` does."""
+    rows = np.lexsort((-lengths, np.arange(lengths.size) // window)) if window > 1 else np.arange(lengths.size)
+    slots = np.flatnonzero(lengths[rows])
+    if not slots.size:
+        return 0
+    some = rows[slots]
+    first, last = csr.indices[csr.indptr[some]], csr.indices[csr.indptr[some + 1] - 1]
+    starts = np.flatnonzero(np.diff(slots // SLICE, prepend=-1))
+    return int((np.maximum.reduceat(last, starts) - np.minimum.reduceat(first, starts)).max()) + 1
 
 
 def transposed(csr: sp.csr_array) -> Features:

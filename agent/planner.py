@@ -1,24 +1,39 @@
-"""The plan that is taken when nothing has been measured: a few rules on row lengths and the number of dense columns."""
+"""Plans from structure alone, the most promising first: rules on row lengths and the number of dense columns.
+
+The numbers were chosen on an H200.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from sparseditto.agent.features import Features
+from sparseditto.agent.features import WINDOW, Features
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Pass
+from sparseditto.passes.base import Form, Kind, Pass
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import find
 
 THREADS = 256  # a block
 RESIDENT = 1 << 18  # threads that a large GPU holds at a time: fewer leave it idle
 SHORT_ROW = 24  # entries: the lanes of a shorter row need fewer each
-STEP_US = 0.8  # one step of a lane's walk over its entries: a coordinate, then what it points to
+STEP_US = 0.5  # one step of a lane's walk over its entries: a coordinate, then what it points to
 UNROLL = 4  # entries a step
-MOST_TILES = 9  # columns that a lane holds: so many sums, and the loads of UNROLL entries
-ROW_UNITS = 12  # what a row costs each of its lanes, where one column of an entry costs 1
 LAUNCH_US = 2.5
 BYTES_PER_US = 3e6
+RESIDENT_THREADS = 2048  # of a multiprocessor
+SLICED_ROWS = 1 << 16  # rows: fewer threads, one a row, leave too much of the GPU idle
+SLICED_MEAN = 100.0  # entries a row: one thread takes too long for more
+PADDING = 1.5  # places over entries, up to which slices are worth their padding
+MOST_PLACES = 2**31 - 1
+MARKED = (1 << 8, 1 << 16)  # columns, for which coordinates of 8 or 16 bits leave none that could mark padding
+MOST_TILES = 9  # columns that a lane holds: so many sums, and the loads of UNROLL entries
+ROW_UNITS = 12  # what a row costs each of its lanes, where one column of an entry costs 1
+L1_BYTES = 160 * 1024  # of the L1 cache that a tile of dense columns may fill
+TILE_REUSE = 32  # entries of a column of the matrix, from which such a tile is worth reading the entries again
+SMALL = 500_000  # entries
+LARGE = 2_000_000  # entries that keep the GPU busy for long
+_UNKNOWN = Features(RESIDENT, RESIDENT, 8 * RESIDENT, 8.0, 8, 0.0, 0.0, padding=float("inf"), padding_sorted=float("inf"))
 
 
 @dataclass(frozen=True)
@@ -28,8 +43,9 @@ class Task:
     `rows_first` says that the sparse matrix's rows index the output (else its columns do); `choose_format` that the
     storage is free; `columns` is the number of dense columns (None: there are some, their number is not known; 0: none);
     `plain_rows` whether rows are stored as a dense level over a compressed one; `contiguous` whether the columns are the
-    last index of every dense operand; `reduction` whether anything is summed; `element_bytes` the size of a value;
-    `shape` the matrix's, where it is known.
+    last index of every dense operand; `reduction` whether anything is summed; `one_sum` whether that is one sum over the
+    stored entries of a row, `row_terms` whether what an entry adds depends on its row by more than the entry itself, and
+    `gathers` whether on its column; `element_bytes` the size of a value; `shape` the matrix's, where it is known.
     """
 
     rows_first: bool
@@ -39,24 +55,45 @@ class Task:
     plain_rows: bool = True
     contiguous: bool = True
     reduction: bool = True
+    one_sum: bool = True
+    row_terms: bool = False
+    gathers: bool = True
     kernel: str = ""
     shape: tuple[int | None, int | None] = (None, None)
 
 
 def default_plan(task: Task, features: Features | None, target: Target) -> Plan:
-    """A plan from structure alone.  `features` are those of the matrix as the kernel walks it (rows of the output)."""
-    steps: list[Pass] = []
-    if task.choose_format:
-        steps.append(_encoding(task, features))
-    steps.append(_make("accumulate-registers"))
+    """The plan that is taken when nothing has been measured: the first of `ranked`."""
+    return next(_plans(task, features, target))
+
+
+def ranked(task: Task, features: Features | None, target: Target) -> list[Plan]:
+    """Plans for a task, the most promising first.  `features` are those of the matrix as the kernel walks it."""
+    return list(dict.fromkeys(_plans(task, features, target)))
+
+
+def _plans(task: Task, features: Features | None, target: Target) -> Iterator[Plan]:
+    for steps in _schedules(task, features, target):
+        by_kind = {kind: [step for step in steps if step.kind is kind] for kind in Kind}
+        stored = by_kind[Kind.REPRESENTATION]
+        if not task.choose_format and stored:
+            continue
+        first = stored if stored or not task.choose_format else [_encoding(task, features)]
+        mapped = any(Form.BLOCKS in step.provides for step in steps)
+        blocks = [] if mapped else [_make("map-blocks", threads=THREADS)]
+        schedule = [_make("accumulate-registers"), *by_kind[Kind.SCHEDULE]]
+        yield Plan((*first, *schedule, *blocks, *by_kind[Kind.MAPPING]), task.kernel)
+
+
+def _schedules(task: Task, features: Features | None, target: Target) -> Iterator[list[Pass]]:
     if not task.reduction:
-        steps.append(_make("rows-to-threads"))
+        yield [_make("rows-to-threads")]
     elif task.columns in (0, 1):  # one column is no loop
-        steps += _entries(task, features)
+        yield from _SpMV(task, features or _UNKNOWN).schedules()
+    elif task.columns is None:
+        yield [_make("rows-to-subgroups", lanes=32, share="columns"), _make("unroll", factor=UNROLL)]
     else:
-        steps += _columns(task, features, target)
-    steps.append(_make("map-blocks", threads=THREADS))
-    return Plan(tuple(steps), task.kernel)
+        yield from _SpMM(task, features or _UNKNOWN, target, task.columns).schedules()
 
 
 def _make(name: str, **options: object) -> Pass:
@@ -76,6 +113,288 @@ def _encoding(task: Task, features: Features | None) -> Pass:
     )
 
 
+class _SpMV:
+    """Slices where rows resemble each other; blocks of entries where few rows are far longer; else lanes that share a row."""
+
+    def __init__(self, task: Task, f: Features) -> None:
+        self.task, self.f = task, f
+        mean = f.mean_row
+        short = _power_of_two(mean / (3.3 if mean < SHORT_ROW else 6.0))
+        self.lanes = max(short, _power_of_two(min(mean, RESIDENT / max(f.rows, 1))))
+        self.cuttable = task.plain_rows and task.one_sum
+        self.stageable = self.cuttable and not task.row_terms and f is not _UNKNOWN
+        self.sliceable = self.cuttable and _fits_slices(task, f)
+
+    def schedules(self) -> Iterator[list[Pass]]:
+        f = self.f
+        held_up = self.cuttable and _held_up(self.task, f, self.lanes)
+        hubs = f.variation > 1.5 and f.mean_row >= 8 and f.entries > LARGE  # many long rows, each with short ones around
+        if self.sliceable and f.rows >= SLICED_ROWS and 4 <= f.mean_row <= SLICED_MEAN and not held_up:
+            yield from self._sliced()
+        uneven = f.variation > 1 and f.entries > LARGE
+        if held_up and hubs:
+            yield self._binned()
+        if (held_up or uneven) and self.stageable:
+            yield from self._staged()
+        if held_up:
+            yield self._binned()
+            yield [_make("split-entries", length=512, items=4)]
+            yield [_make("split-entries", length=512, items=4, mode="deterministic")]
+        if not held_up:
+            yield from self._blocked()
+        yield self._shared(self.lanes)
+        if not held_up and self.stageable:
+            yield from self._staged()
+        yield [*self._shared(self.lanes), _bound(THREADS)]
+        yield self._shared(self.lanes, "vectorize-entries")
+        yield self._shared(_power_of_two(2 * self.lanes))
+        yield self._shared(_power_of_two(self.lanes / 2))
+        if self.sliceable:
+            yield from self._sliced()
+
+    def _blocked(self) -> Iterator[list[Pass]]:
+        """Rows of blocks: a coordinate for many entries."""
+        for encoding, height, width in _blocks(self.task, self.f, {8: 0.8, 4: 0.8, 3: 0.85, 2: 0.9}):
+            lanes = _power_of_two(min(self.f.mean_row / width, max(4, RESIDENT * height / 2 / max(self.f.rows, 1))))
+            share = _make("rows-to-subgroups", lanes=lanes, share="entries") if lanes > 1 else _make("rows-to-threads")
+            yield [encoding, _make("jam-block-rows"), share, _make("unroll", factor=4)]
+
+    def _sliced(self) -> Iterator[list[Pass]]:
+        slices = _slices(self.f, 32)
+        tails = ["halves", "clamp", "loop"] if self.f.mean_row <= 8 else ["halves", "loop"]
+        for factor, tail in [*((8, tail) for tail in tails), (4, "halves")]:
+            yield [slices, _make("rows-to-threads"), _make("unroll", factor=factor, tail=tail)]
+
+    def _staged(self) -> Iterator[list[Pass]]:
+        large, small = ((1024, 128), (2048, 256), (512, 128)), ((512, 128), (256, 64), (1024, 128), (1024, 256))
+        long = ((2048, 128), (2048, 256), (1024, 128))
+        sizes = long if self.f.mean_row >= 256 else large if self.f.entries > LARGE else small
+        for entries, threads in sizes:
+            yield [_make("stage-entries", entries=entries, threads=threads, stage="products"), _make("unroll", factor=UNROLL)]
+        entries, threads = sizes[0]
+        stage = _make("stage-entries", entries=entries, threads=threads, stage="products")
+        yield [stage, _make("unroll", factor=UNROLL), _bound(threads)]
+
+    def _binned(self) -> list[Pass]:
+        lanes = _power_of_two(self.f.mean_row / 3.3)
+        limit = _power_of_two(32 * lanes, 32, 1024)
+        return [_make("bin-rows", limit=limit, length=2048, threads=THREADS), *self._shared(lanes)]
+
+    def _shared(self, lanes: int, *before: str) -> list[Pass]:
+        rows_to = _make("rows-to-threads") if lanes == 1 else _make("rows-to-subgroups", lanes=lanes, share="entries")
+        after = [] if before else [_make("unroll", factor=UNROLL)]
+        return [*map(_make, before), rows_to, *after]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How SpMM is shared out: a vector of `width` columns a lane, `jam` of them, `lanes` a tile, `groups` of those lanes."""
+
+    width: int
+    jam: int
+    lanes: int
+    groups: int = 1
+    segment: int = 0
+    unroll: int = 8
+    tail: str = "loop"
+    extra: str = ""
+    slices: Pass | None = None
+    tile: int = 0
+    bound: int = 0
+
+    def passes(self) -> list[Pass]:
+        steps = [_make("segment-rows", length=self.segment)] if self.segment else []
+        steps += [self.slices] if self.slices else []
+        if self.tile:
+            steps.append(_make("tile-columns", width=self.tile))
+        if self.width > 1:
+            steps.append(_make("vectorize", width=self.width))
+        if self.jam > 1:
+            steps.append(_make("jam-columns", factor=self.jam))
+        if self.extra == "vectorize-entries":
+            steps.append(_make("vectorize-entries"))
+        steps.append(_make("rows-to-subgroups", lanes=self.lanes * self.groups, groups=self.groups, share="columns"))
+        if self.extra == "share-loads":
+            steps.append(_make("share-loads"))
+        unroll = 2 if self.extra == "vectorize-entries" else self.unroll
+        bound = [_make("bound-launch", blocks=self.bound)] if self.bound else []
+        return [*steps, _make("unroll", factor=unroll, tail=self.tail), *bound]
+
+
+class _SpMM:
+    """Lanes share the columns, each a vector of them; groups of lanes share the entries while threads are idle or rows long."""
+
+    def __init__(self, task: Task, f: Features, target: Target, columns: int) -> None:
+        self.task, self.f, self.target, self.columns = task, f, target, columns
+        width = target.load_bytes // task.element_bytes if task.contiguous else 1
+        while columns % width:
+            width //= 2
+        self.width = width
+
+    def schedules(self) -> Iterator[list[Pass]]:
+        whole = self._layout(self.width)
+        sliced = self._sliced(whole)
+        best = whole if sliced is None else sliced
+        yield best.passes()
+        for blocks in (4, 5):  # 64 and 48 registers
+            yield replace(best, unroll=8, bound=blocks).passes()
+        yield from self._blocked()
+        yield replace(best, unroll=8 if best.unroll == UNROLL else UNROLL).passes()
+        if sliced is not None:
+            yield whole.passes()
+        if best.segment:
+            yield from (self._split(best, mode) for mode in ("deterministic", "atomic"))
+        yield from (layout.passes() for layout in (*self._tiled(), *self._spread(best)))
+        others = [layout for layout in self._other_layouts(best) if layout != best]
+        soon = 2 if self.columns <= 16 else 1
+        for layout in others[:soon]:
+            yield layout.passes()
+        for groups in (2 * best.groups, best.groups // 2):
+            if groups and best.lanes * groups <= self.target.warp_size:
+                yield replace(whole, groups=groups).passes()
+        cut = [n for n in (64, 128, 32) if n != best.segment and n < self.f.max_row] if self._cuttable else []
+        for segment in cut[:2]:
+            yield replace(whole, segment=segment).passes()
+        if best.segment:
+            yield replace(best, segment=0).passes()
+        yield replace(whole, extra="share-loads", unroll=UNROLL).passes()
+        yield replace(whole, tail="halves").passes()
+        yield replace(whole, extra="vectorize-entries").passes()
+        for layout in others[soon:]:
+            yield layout.passes()
+
+    def _blocked(self) -> Iterator[list[Pass]]:
+        """Rows of blocks: what a block's columns point to is loaded once for all of its rows, each with sums of its own."""
+        warp, vectors = self.target.warp_size, self.columns // self.width
+        least = {8: 0.25, 4: 0.4, 3: 0.6, 2: 0.8} if self.columns >= 64 else {8: 0.4, 4: 0.5, 3: 0.8, 2: 0.9}
+        lanes = _power_of_two(vectors, most=warp)
+        for encoding, height, width in _blocks(self.task, self.f, least):
+            rows = self.f.rows / height
+            per_row = self.f.mean_row / width
+            wanted = max(min(RESIDENT / 2 / max(rows * lanes, 1), per_row / 2), per_row / 16)
+            groups = _power_of_two(min(wanted, warp / lanes))
+            steps = [encoding, _make("jam-block-rows")]
+            if self.width > 1:
+                steps.append(_make("vectorize", width=self.width))
+            steps.append(_make("rows-to-subgroups", lanes=lanes * groups, groups=groups, share="columns"))
+            steps.append(_make("unroll", factor=4))
+            yield [*steps, _make("map-blocks", threads=128), _make("bound-launch", blocks={8: 4, 4: 6}.get(height, 8))]
+
+    def _split(self, best: _Layout, mode: str) -> list[Pass]:
+        """Entries, not rows, shared out evenly."""
+        steps = [_make("vectorize", width=best.width)] if best.width > 1 else []
+        if best.jam > 1:
+            steps.append(_make("jam-columns", factor=best.jam))
+        length = 256 if self.columns <= 32 else 128
+        return [*steps, _make("split-entries", lanes=best.lanes, share="columns", length=length, mode=mode)]
+
+    def _tiled(self) -> Iterator[_Layout]:
+        """So few columns at a time that what is gathered of them stays in the L1 cache, where rows share many entries."""
+        bytes_a_column = self.f.columns * self.task.element_bytes
+        if not self.f.columns or self.f.entries < TILE_REUSE * self.f.columns or self.f is _UNKNOWN:
+            return
+        for width in (64, 32, 16, 8):
+            if width < self.columns and self.columns % width == 0 and width * bytes_a_column <= L1_BYTES:
+                yield replace(_SpMM(self.task, self.f, self.target, width)._layout(self.width), tile=width)
+                return
+
+    def _spread(self, best: _Layout) -> Iterator[_Layout]:
+        """Tiles of the columns side by side, where too few rows leave threads idle."""
+        if self._parts(best.segment) * best.lanes * best.groups >= RESIDENT:
+            return
+        for width in (64, 128):
+            if width < self.columns and self.columns % width == 0:
+                tile = _SpMM(self.task, self.f, self.target, width)._layout(self.width)
+                yield replace(tile, tile=width, segment=best.segment)
+
+    def _sliced(self, layout: _Layout) -> _Layout | None:
+        """Whole rows in slices, as many as share a warp, whose lanes then read neighbouring entries."""
+        height = self.target.warp_size // (layout.lanes * layout.groups)
+        if height == 1 or layout.segment or not self._cuttable or not _fits_slices(self.task, self.f):
+            return None
+        return replace(layout, slices=_slices(self.f, height), unroll=UNROLL, tail="halves")
+
+    @property
+    def _cuttable(self) -> bool:
+        return self.task.plain_rows and self.task.one_sum
+
+    def _layout(self, width: int) -> _Layout:
+        jam, lanes = _tiles(self.columns // width, self.f.mean_row, self.target)
+        warp = self.target.warp_size
+        segment = self._segment(lanes)
+        if segment and lanes == warp // 2 and jam == 2 and self.f.rows * lanes > RESIDENT:
+            jam, lanes = 1, warp  # short walks: more lanes, each with less to keep
+        per_row = min(self.f.mean_row, segment or self.f.mean_row)
+        idle = RESIDENT / max(self._parts(segment) * lanes, 1)
+        few = self.columns // width <= warp // 4
+        wanted = max(min(idle, per_row / 1.75), per_row / 16 if few else 1.0)
+        groups = _power_of_two(min(wanted, warp / lanes))
+        if segment and few:
+            groups = max(groups, min(2, warp // lanes))
+        return _Layout(width, jam, lanes, groups, segment)
+
+    def _parts(self, segment: int) -> float:
+        """Rows, or segments of them."""
+        return self.f.rows + (self.f.entries / segment if segment else 0)
+
+    def _segment(self, lanes: int) -> int:
+        """Entries of a segment; 0 where rows stay whole: cut where a row holds up the others, or too few rows are long."""
+        if not self._cuttable:
+            return 0
+        few = self.f.mean_row > 128 and self.f.rows * lanes < RESIDENT
+        if not (few or _held_up(self.task, self.f, 1)):
+            return 0
+        length = 64 if self.columns <= 32 and self.f.mean_row < 32 else 128
+        if self.f.entries < SMALL and self.f.mean_row < 32:
+            length = 16 if self.columns <= 16 else 32
+        return length if self.f.max_row > length else 0
+
+    def _other_layouts(self, best: _Layout) -> Iterator[_Layout]:
+        """The columns shared out otherwise: more lanes with less each, or fewer with more."""
+        more = min(2 * best.lanes, self.target.warp_size)
+        groups = max(1, min(best.groups, self.target.warp_size // more))
+        if best.jam == 2:
+            yield replace(best, jam=1, lanes=more, groups=groups)
+        elif best.jam == 1 and best.lanes > 1 and self.columns % (2 * best.width) == 0:
+            yield replace(best, jam=2, lanes=best.lanes // 2)
+        if best.width > 2 and best.lanes < self.target.warp_size:
+            yield replace(best, width=best.width // 2, lanes=more, groups=groups)
+
+
+def _blocks(task: Task, f: Features, least: dict[int, float]) -> Iterator[tuple[Pass, int, int]]:
+    """Encodings in blocks that are full enough (BSR), each with the height and width of its blocks, the tallest first."""
+    if not (task.choose_format and task.rows_first and task.one_sum):
+        return
+    fills = {8: f.fill_8, 4: f.fill_4, 3: f.fill_3, 2: f.fill_2}
+    for height, fill in fills.items():
+        if fill >= least[height]:
+            width = min(height, 4)
+            narrow = 16 if f.columns // width < 1 << 16 else 32
+            blocked = _make("set-encoding", format="bsr", coordinates=narrow, block_rows=height, block_columns=width)
+            yield blocked, height, width
+
+
+def _bound(threads: int, share: int = 2) -> Pass:
+    """Registers for unrolled loads: only 1/`share` of the threads that a multiprocessor holds need to fit."""
+    return _make("bound-launch", blocks=RESIDENT_THREADS // (share * threads))
+
+
+def _fits_slices(task: Task, f: Features) -> bool:
+    """Whether slices have little padding, and coordinates can mark it.
+
+    Rows that differ much are not sorted: neighbours, which share columns, would end up far apart.
+    """
+    padding = min(f.padding, f.padding_sorted) if f.variation < 0.6 else f.padding
+    marked = task.choose_format or f.columns not in MARKED
+    return task.gathers and marked and padding <= PADDING and padding * f.entries <= MOST_PLACES
+
+
+def _slices(f: Features, height: int) -> Pass:
+    """Slices with rows sorted where that saves padding, and 16-bit offsets where they reach."""
+    window, span = (1, f.span) if f.padding <= 1.1 * f.padding_sorted else (WINDOW, f.span_sorted)
+    return _make("slice-rows", height=height, window=window, offsets=16 if span < (1 << 16) else 32)
+
+
 def _power_of_two(limit: float, least: int = 1, most: int = 32) -> int:
     """The largest power of two that is at most `limit`, from `least` to `most`."""
     n = least
@@ -84,57 +403,11 @@ def _power_of_two(limit: float, least: int = 1, most: int = 32) -> int:
     return n
 
 
-def _held_up(task: Task, features: Features | None, lanes: int) -> bool:
-    """Whether the longest row takes longer than everything else, when `lanes` lanes share its entries."""
-    if features is None or not task.plain_rows:
-        return False
-    walk = STEP_US * features.max_row / (UNROLL * lanes)
-    moved = features.entries * (4 + task.element_bytes * max(1, task.columns or 1))
-    return walk > 1.5 * (LAUNCH_US + moved / BYTES_PER_US)
-
-
-def _entries(task: Task, features: Features | None) -> list[Pass]:
-    """SpMV: lanes share a row until all threads are busy, or each has few entries; long rows get blocks, or are cut.
-
-    The numbers were chosen on an H200, for matrices that keep it busy.
-    """
-    steps: list[Pass] = []
-    mean, rows = (features.mean_row, features.rows) if features is not None else (8.0, RESIDENT)
-    lanes = max(_power_of_two(mean / (3.3 if mean < SHORT_ROW else 6.0)), _power_of_two(min(mean, RESIDENT / max(rows, 1))))
-    if _held_up(task, features, lanes):
-        if mean >= 32 and rows >= 1024:
-            lanes = min(lanes, 8)
-            steps.append(_make("segment-rows", length=128))
-        else:
-            steps.append(_make("bin-rows", limit=_power_of_two(32 * lanes, 32, 1024), length=2048, threads=THREADS))
-    rows_to = _make("rows-to-threads") if lanes == 1 else _make("rows-to-subgroups", lanes=lanes, share="entries")
-    return [*steps, rows_to, _make("unroll", factor=UNROLL)]
-
-
-def _columns(task: Task, features: Features | None, target: Target) -> list[Pass]:
-    """SpMM: lanes share the columns, each a vector of them; groups of lanes share the entries while threads are idle."""
-    columns = task.columns
-    if columns is None:
-        return [_make("rows-to-subgroups", lanes=32, share="columns"), _make("unroll", factor=UNROLL)]
-    mean, rows = (features.mean_row, features.rows) if features is not None else (8.0, RESIDENT)
-    width = target.load_bytes // task.element_bytes if task.contiguous else 1
-    while columns % width:
-        width //= 2
-    if columns // width < 4 and width > 2 and rows * columns // width >= RESIDENT:
-        width //= 2  # few columns, many rows: more lanes a row read neighbouring entries together
-    jam, lanes = _tiles(columns // width, mean, target)
-    groups = _power_of_two(min(mean / UNROLL, RESIDENT / max(rows * lanes, 1), target.warp_size / lanes))
-    steps: list[Pass] = []
-    if _held_up(task, features, groups):
-        entries = features.entries if features is not None else 0
-        length = _power_of_two(entries * lanes * groups / RESIDENT, 32, 64 if columns <= 32 else 128)
-        steps.append(_make("segment-rows", length=length))
-    if width > 1:
-        steps.append(_make("vectorize", width=width))
-    if jam > 1:
-        steps.append(_make("jam-columns", factor=jam))
-    share = _make("rows-to-subgroups", lanes=lanes * groups, groups=groups, share="columns")
-    return [*steps, share, _make("unroll", factor=UNROLL)]
+def _held_up(task: Task, f: Features, lanes: int) -> bool:
+    """Whether the walk over the longest row is much of the time that everything takes, when `lanes` lanes share its entries."""
+    walk = STEP_US * f.max_row / (UNROLL * lanes)
+    moved = f.entries * (4 + task.element_bytes * max(1, task.columns or 1))
+    return walk > 2 + (0.15 if task.columns else 0.6) * (LAUNCH_US + moved / BYTES_PER_US)
 
 
 def _tiles(vectors: int, mean: float, target: Target) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from itertools import pairwise, permutations, product, zip_longest
 from typing import Any
 
 from sparseditto.agent.features import Features
-from sparseditto.agent.planner import Task, default_plan
+from sparseditto.agent.planner import Task, ranked
 from sparseditto.dialects.errors import PlanError
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Kind, Pass
@@ -61,9 +61,8 @@ class Space:
 
     def plan(self, steps: Sequence[Pass]) -> Plan | None:
         """The plan of these steps, or None when it is illegal, incomplete or impossible for the task."""
-        names = [step.name for step in steps]
         encoded = any(step.kind is Kind.REPRESENTATION for step in steps)
-        if len(set(names)) < len(names) or encoded != self.context.task.choose_format:
+        if _repeats(steps) or encoded != self.context.task.choose_format:
             return None
         if not self._possible(steps):
             return None
@@ -75,10 +74,13 @@ class Space:
     def _possible(self, steps: Sequence[Pass]) -> bool:
         """Whether the nest ends up on blocks, and no step needs dense columns where there are none."""
         forms = {Form.ROWS} if self.context.task.columns in (0, 1) else {Form.ROWS, Form.COLUMNS}
+        waiting = [forms]
         for step in steps:
             if Form.COLUMNS in step.requires and Form.COLUMNS not in forms:
                 return False
-            forms = (forms | set(step.provides)) - set(step.removes)
+            if Form.PARTS in step.provides:
+                waiting.append(forms)
+            forms = waiting.pop() if step.starts_part and waiting else (forms | set(step.provides)) - set(step.removes)
         return Form.BLOCKS in forms
 
     # --- Neighbours -----------------------------------------------------------------------------------
@@ -90,11 +92,12 @@ class Space:
     def moves(self, plan: Plan) -> list[Move]:
         """Every legal plan one change away, once.
 
-        A change is an option one choice further, columns traded for lanes, or a pass replaced, added, removed or moved.
+        A change is an option one choice further, columns traded for lanes, a pass replaced, added, removed or moved, or the
+        matrix split in two parts that are scheduled alike.
         """
         found: dict[str, Move] = {}
         steps = plan.steps
-        kinds = (self._changes, self._trades, self._replacements, self._additions)
+        kinds = (self._changes, self._trades, self._replacements, self._additions, self._splits)
         for changed, label, subject in (change for kind in kinds for change in kind(steps)):
             self._add(found, plan, changed, label, subject)
         for k, step in enumerate(steps):
@@ -149,8 +152,17 @@ class Space:
                         added = (*steps[:k], *self.variants(helper)[:1], variant, *steps[k:])
                         yield added, f"+{helper.name}+{variant}", f"+{cls.name}"
 
+    def _splits(self, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
+        """The matrix in parts, each with the passes that it has now."""
+        turns = [cls() for cls in self._passes.values() if cls.starts_part]
+        for cls in self._absent(steps):
+            if turns and Form.PARTS in cls.provides:
+                for variant, k in product(self.variants(cls), range(len(steps) + 1)):
+                    yield (*steps[:k], variant, *steps[k:], turns[0], *steps[k:]), f"+{variant}", f"+{cls.name}"
+
     def _absent(self, steps: Steps) -> list[type[Pass]]:
-        names = {step.name for step in steps}
+        """Passes that some part of the matrix lacks."""
+        names = set.intersection(*({step.name for step in part} for part in _parts(steps)))
         return [cls for name, cls in self._passes.items() if name not in names]
 
     def _helpers(self, cls: type[Pass], steps: Steps) -> list[type[Pass]]:
@@ -181,8 +193,9 @@ class Space:
     # --- Seeds ----------------------------------------------------------------------------------------
 
     def seeds(self, limit: int = SEEDS) -> list[Plan]:
-        """The default plan, then plans unlike it and each other, those that relieve what is likely to limit it first."""
-        base = default_plan(self.context.task, self.context.features, self.context.target)
+        """The plans that structure suggests, then those unlike the first and each other, what is likely to help first."""
+        suggested = ranked(self.context.task, self.context.features, self.context.target)
+        base = suggested[0]
         moves = self.moves(base)
         mappers = [m for m in moves if self._is_replacement(base, m)]
         helpful = [m for m in moves if m.label.startswith("+") and self._relieves(m)]
@@ -192,7 +205,7 @@ class Space:
         groups = [_spread(helpful), _spread([*mappers, *self._far(base)]), _spread(others), _spread(removals), _spread(options)]
         both = [n for m in _spread(mappers) for n in self.moves(m.plan) if n.label.startswith("+") and self._relieves(n)]
         singles = [plan for row in zip_longest(*groups) for plan in row if plan is not None]
-        found: dict[str, Plan] = {base.digest(): base}
+        found: dict[str, Plan] = {plan.digest(): plan for plan in suggested}
         for move in [*singles, *_spread(both)]:
             found.setdefault(move.plan.digest(), move.plan)
         return list(found.values())[:limit]
@@ -236,6 +249,27 @@ def _spread(moves: Sequence[Move]) -> list[Move]:
     for move in moves:
         by_subject.setdefault(move.subject, []).append(move)
     return [move for row in zip_longest(*by_subject.values()) for move in row if move is not None]
+
+
+def _parts(steps: Steps) -> list[Steps]:
+    """The steps from one turn of parts to the next."""
+    turns = [k for k, step in enumerate(steps) if step.starts_part]
+    return [steps[a:b] for a, b in pairwise([0, *turns, len(steps)])]
+
+
+def _repeats(steps: Sequence[Pass]) -> bool:
+    """Whether a pass works on the same nest twice."""
+    names: set[str] = set()
+    waiting: list[set[str]] = []  # names of the passes that have worked on the parts that come later
+    for step in steps:
+        if step.starts_part:
+            names = waiting.pop() if waiting else names
+        elif step.name in names:
+            return True
+        else:
+            names = {*names, step.name}
+            waiting += [names] if Form.PARTS in step.provides else []
+    return False
 
 
 def _choices(field: dataclasses.Field[Any]) -> tuple[Any, ...]:

@@ -4,7 +4,8 @@
     python -m benchmarks.repeat --suite smoke --device simt --times 3 --out FILE  # does this work at all, without a GPU
 
 Each task is run with its default plan, and with every `--plan`.  Atomics are read off the PTX: additions of floats meet in any
-order, and so does what is exchanged by compare-and-swap; integer ones (tickets, counters) leave the sums alone.
+order, and so does what is exchanged by compare-and-swap; integer ones (tickets, counters) leave the sums alone, and so does an
+exchange for 0, which takes what is there and clears it.
 Exits 1 when a kernel without such atomics gave different bits, or any gave a wrong result; 2 without a GPU.
 """
 
@@ -28,6 +29,7 @@ from sparseditto.dialects.errors import CheckFailed, DittoError
 
 SOME = ("tri2M", "fem27_64", "rmat18_16", "unif256k_16", "web_100k", "circuit_300k", "lp_wide_2k", "dnn_4096_90")
 _ATOMIC = re.compile(r"(?<![\w.])(?:atom|red)\.[\w.:]+")  # not bar.red, not redux
+_CLEARS = re.compile(r"atom\.[\w.:]*exch\.[\w.:]+\s+%\w+, \[[^\]]*\], 0;")
 _ANY_ORDER = re.compile(r"\.(?:cas|exch)\.|\.b?f(?:16|32|64)")
 
 Repeat = Callable[[Prepared, int], tuple[int, bool]]
@@ -37,7 +39,7 @@ Repeat = Callable[[Prepared, int], tuple[int, bool]]
 def atomics(ptx: str) -> list[str]:
     """The different atomic instructions of a kernel, as the PTX spells them."""
     code = "\n".join(line.split("//", 1)[0] for line in ptx.splitlines())
-    return sorted(set(_ATOMIC.findall(code)))
+    return sorted(set(_ATOMIC.findall(_CLEARS.sub("", code))))
 
 
 def must_repeat(instructions: Sequence[str]) -> bool:

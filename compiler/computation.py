@@ -105,6 +105,18 @@ class Computation:
         """Inputs, then the output."""
         return (*self.inputs, self.output)
 
+    def reads(self) -> set[int]:
+        """Numbers of the inputs that the result depends on."""
+        first = len(self.inputs) + 1
+        found, ahead = set[int](), [self.result]
+        while ahead:
+            value = ahead.pop()
+            if value >= first:
+                ahead += self.body[value - first].arguments
+            elif value < len(self.inputs):
+                found.add(value)
+        return found
+
     def size_names(self) -> dict[str, int]:
         """Names under which a user may give an iteration dimension's size: `d0`…, and M, N, K where they mean something.
 

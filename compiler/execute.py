@@ -35,7 +35,7 @@ class Inputs:
 
     `arrays` holds every buffer by name; `sizes` every size; `matrix` and `dense` are what the reference computes with
     (values already rounded to the kernel's dtype); `initial` is the output before the launch where the kernel reads it;
-    `scalars` are the numbers by name.
+    `scalars` are the numbers by name; `pack_parts` says what `pack_seconds` went into.
     """
 
     matrix: sp.csr_array
@@ -47,6 +47,7 @@ class Inputs:
     pack_seconds: float
     notes: tuple[str, ...] = ()
     scalars: Mapping[str, float] = field(default_factory=dict)
+    pack_parts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,12 @@ class Layout:
     sizes: dict[str, int]
     extents: dict[int, int]
     """Of the iteration dimensions, those of blocked levels rounded up to whole blocks."""
-    seconds: float
+    parts: Mapping[str, float]
+    """Seconds: `pack`, and each recipe by its name."""
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.parts.values())
 
 
 def lay_out(package: KernelPackage, problem: Problem) -> Layout:
@@ -75,8 +81,8 @@ def lay_out(package: KernelPackage, problem: Problem) -> Layout:
     start = time.perf_counter()
     packed = pack(matrix, encoding, dtype_of(sparse.dtype))
     arrays = {f"{sparse.name}.{part}": array for part, array in packed.arrays.items()}
-    made = auxiliary(package, arrays)
-    seconds = time.perf_counter() - start
+    seconds = {"pack": time.perf_counter() - start}
+    made = auxiliary(package, arrays, seconds=seconds)
     extents = _padded(problem, encoding, sparse)
     sizes = {
         f"{sparse.name}.{part}" if part.startswith("lvl") else f"{sparse.name}.{part}.length": n
@@ -113,17 +119,22 @@ def prepare(package: KernelPackage, problem: Problem, seed: int = 0) -> Inputs:
         if source is not None and shape != source.shape:
             notes += (f"{operand.name}: padded from {source.shape} to {shape}, whole blocks",)
     shape = problem.shape(computation.output)
-    return Inputs(matrix, dense, initial, arrays, laid.sizes, shape, laid.seconds, notes, scalars)
+    return Inputs(matrix, dense, initial, arrays, laid.sizes, shape, laid.seconds, notes, scalars, laid.parts)
 
 
 Recipes = MutableMapping[str, Mapping[str, np.ndarray]]
 """What recipes made of one packed operand, by their text."""
 
 
-def auxiliary(package: KernelPackage, arrays: Mapping[str, np.ndarray], cache: Recipes | None = None) -> dict[str, np.ndarray]:
+def auxiliary(
+    package: KernelPackage,
+    arrays: Mapping[str, np.ndarray],
+    cache: Recipes | None = None,
+    seconds: MutableMapping[str, float] | None = None,
+) -> dict[str, np.ndarray]:
     """The arrays that recipes make of the packed operand among `arrays`, by buffer name.
 
-    A recipe whose text is in `cache` is not run again; what is run is put there.
+    A recipe whose text is in `cache` is not run again; what is run is put there, and its time into `seconds`, by name.
     """
     made = {} if cache is None else cache
     prefix = f"{package.computation.sparse.name}."
@@ -131,7 +142,7 @@ def auxiliary(package: KernelPackage, arrays: Mapping[str, np.ndarray], cache: R
     buffers = [b for b in package.buffers if b.recipe]
     for buffer in buffers:
         if buffer.recipe not in made:
-            made[buffer.recipe] = run_recipe(Recipe.parse(buffer.recipe), packed)
+            run_recipe(Recipe.parse(buffer.recipe), packed, made, seconds)
     return {b.name: made[b.recipe][b.name.rsplit(".", 1)[1]].astype(b.dtype, copy=False) for b in buffers}
 
 

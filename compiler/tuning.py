@@ -291,6 +291,8 @@ class _Task:
             computation = read_kernel(text, str(path), entry).computation
         bindings = bound if isinstance(bound, Mapping) else {computation.sparse.name: bound}
         problem = bind(computation, bindings, sizes)
+        for scalar in computation.scalars:
+            problem.scalar(scalar)  # refuses first: no candidate could run
         for operand in computation.operands:
             problem.shape(operand)
         if problem.matrix is None:

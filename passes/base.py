@@ -63,8 +63,16 @@ class Form(Enum):
     REGISTER_ACCUMULATION = "reductions in registers, parallel loops outside them"
     BINS = "long rows in a kernel of their own"
     SEGMENTS = "rows cut into segments"
+    PARTS = "the matrix in parts, of which some wait"
+    REORDERED = "rows or columns in another order"
+    GATHERED = "dense operands copied in the order of the columns"
+    SLICES = "rows stored in slices, diagonals or at one width"
+    NARROW = "coordinates stored as offsets from the first of their row"
+    UNIFORM = "one value for all entries"
+    LISTED = "a list of the rows that have entries"
     TILES = "all rows for one tile of columns before the next"
     VECTORS = "vectors over the dense columns"
+    ENTRY_VECTORS = "stored entries loaded in vectors"
     JAMMED = "several tiles of columns in one walk over the entries"
     UNROLLED = "the innermost reduction unrolled"
     LANE_LOADS = "stored entries loaded by the lanes of a row together"
@@ -99,6 +107,7 @@ class Pass:
     provides: ClassVar[tuple[Form, ...]] = ()
     excludes: ClassVar[tuple[Form, ...]] = ()
     removes: ClassVar[tuple[Form, ...]] = ()
+    starts_part: ClassVar[bool] = False  # whether the passes after it schedule the next part of the matrix
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

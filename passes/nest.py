@@ -19,6 +19,9 @@ from sparseditto.passes.base import Form, Pass
 
 WORKSPACE = "ditto.workspace"  # on an argument that is scratch memory, not an output
 KERNEL = "ditto.kernel"  # on a nest that is a finished kernel: the suffix of its name
+WAITING = "ditto.waiting"  # on the nest of a part of the matrix whose turn to be scheduled has not come
+PART = "_part"  # how the suffix begins of kernels of a part that is finished
+LONG_ROWS = "_long"  # that suffix, of the kernel for long rows
 WALKS = "ditto.walks"  # on a sequential loop inside a mapped one: it walks "rows" or "blocks", so it is none over columns
 STORES = ("memref.store", "vector.store", "memref.atomic_rmw")
 STRANGE = ("scf.while", "scf.parallel", "sparse_tensor.insert")
@@ -195,11 +198,12 @@ class LoopNest:
 
     @staticmethod
     def read(func: ir.OpView, reader: str = "loop-nest") -> LoopNest:
-        """Read the one nest of `func` that is still to be scheduled (kernels that a pass has finished have `ditto.kernel`).
+        """Read the one nest of `func` that is to be scheduled now: kernels that a pass has finished have `ditto.kernel`, and
+        parts that come later `ditto.waiting`.
 
         Raises `NotApplicable` when there is none, `Unsupported` when it has a shape that no pass here knows.
         """
-        nests = [nest for nest in LoopNest.read_each(func, reader) if KERNEL not in nest.outer.op.attributes]
+        nests = [nest for nest in LoopNest.read_each(func, reader) if not _is_set_aside(nest.outer.op)]
         if len(nests) != 1:
             raise Unsupported(f"{len(nests)} loop nests in one function", where=reader)
         return nests[0]
@@ -248,10 +252,24 @@ class LoopNest:
             Form.ROWS: self.outer.sequential and self.outer.role is Role.PARALLEL,
             Form.COLUMNS: bool(self.columns),
             Form.REGISTER_ACCUMULATION: self._accumulates_in_registers(),
-            Form.BINS: any(KERNEL in op.attributes for op in self.func.regions[0].blocks[0]),
+            Form.BINS: LONG_ROWS in self._finished_kernels(),
             Form.SEGMENTS: any(op_name(store) == "memref.atomic_rmw" for store in self.stores),
+            Form.PARTS: any(WAITING in op.attributes for op in self.func.regions[0].blocks[0]),
+            Form.REORDERED: self._reads_recipe("reorder"),
+            Form.GATHERED: self._reads_recipe("gathered"),
+            Form.SLICES: self._reads_recipe("sliced_rows", "row_diagonals", "equal_rows"),
+            Form.NARROW: self._reads_recipe("row_offsets"),
+            Form.UNIFORM: self._reads_recipe("one_value"),
+            Form.LISTED: self._reads_recipe("listed_rows"),
             Form.TILES: any(self._places_with_rows(store) > 1 for store in self.stores),
-            Form.VECTORS: any(isinstance(load.result.type, ir.VectorType) for load in self.loads),
+            Form.VECTORS: any(
+                isinstance(load.result.type, ir.VectorType) and buffer_part(root_buffer(load.operands[0])) is None
+                for load in self.loads
+            ),
+            Form.ENTRY_VECTORS: any(
+                isinstance(load.result.type, ir.VectorType) and buffer_part(root_buffer(load.operands[0])) is not None
+                for load in self.loads
+            ),
             Form.JAMMED: any(len(loop.initial) > 1 for loop in self.reductions),
             Form.UNROLLED: any("ditto.unrolled" in loop.op.attributes for loop in self.loops),
             Form.LANE_LOADS: any(op_name(op) == "ditto.lane_broadcast" for op in walk(self.outer.op)),
@@ -261,6 +279,16 @@ class LoopNest:
             Form.PERSISTENT: self._walks("blocks"),
         }
         return frozenset(form for form, holds in facts.items() if holds)
+
+    def _finished_kernels(self) -> set[str]:
+        """Suffixes of the names of kernels that passes have finished."""
+        marks = [op.attributes[KERNEL] for op in self.func.regions[0].blocks[0] if KERNEL in op.attributes]
+        return {ir.StringAttr(mark).value for mark in marks}
+
+    def _reads_recipe(self, *recipes: str) -> bool:
+        """Whether the nest reads an array of one of these recipes."""
+        names = [argument_attribute(root_buffer(load.operands[0]), "ditto.name") for load in self.loads]
+        return any(f".{recipe}." in ir.StringAttr(name).value for name in names if name is not None for recipe in recipes)
 
     def _places_with_rows(self, store: ir.OpView) -> int:
         """How many indices of a store change with the outermost loop."""
@@ -273,13 +301,15 @@ class LoopNest:
         return any(ir.StringAttr(mark).value == what for mark in marks)
 
     def _accumulates_in_registers(self) -> bool:
-        roles = [loop.role for loop in self.loops]
-        outside = roles[: roles.index(Role.REDUCTION)] if Role.REDUCTION in roles else roles
         return (
-            Role.PARALLEL not in roles[len(outside) :]
+            not any(loop.role is Role.PARALLEL and self._inside_reduction(loop) for loop in self.loops)
             and all(loop.initial for loop in self.reductions)
             and not any(root_buffer(accessed(load)) == self.output and self._reduces(load) for load in self.loads)
         )
+
+    def _inside_reduction(self, loop: Loop) -> bool:
+        around = self.parent(loop)
+        return around is not None and (around.role is Role.REDUCTION or self._inside_reduction(around))
 
     def _reduces(self, op: ir.OpView) -> bool:
         reduction_bodies = {loop.body for loop in self.reductions}
@@ -309,6 +339,8 @@ def _read_nest(func: ir.OpView, top: ir.OpView, reader: str) -> LoopNest:
     stores = tuple(op for op in inside if op_name(op) in STORES and not is_scratch(root_buffer(accessed(op))))
     loads = tuple(op for op in inside if op_name(op) in ("memref.load", "vector.load"))
     outputs = {root_buffer(accessed(op)) for op in stores}
+    if not outputs and KERNEL in top.attributes:  # it only prepares what another kernel reads
+        outputs = {root_buffer(accessed(op)) for op in inside if op_name(op) in STORES}
     if len(outputs) != 1:
         raise Unsupported(f"the nest writes {len(outputs)} buffers, not one", where=reader)
     (output,) = outputs
@@ -319,6 +351,11 @@ def _read_nest(func: ir.OpView, top: ir.OpView, reader: str) -> LoopNest:
     loop_ops = [op for op in (top, *inside) if op_name(op) in LOOPS]
     loops = [_read_loop(op, _depth(op, top), written, addressed) for op in loop_ops]
     return LoopNest(func, tuple(loops), stores, loads, output, fills[0] if fills else None, reader)
+
+
+def _is_set_aside(op: ir.OpView) -> bool:
+    """Whether a nest is a finished kernel or waits for its turn."""
+    return KERNEL in op.attributes or WAITING in op.attributes
 
 
 def _depth(op: ir.OpView, top: ir.OpView) -> int:
@@ -356,12 +393,9 @@ def _read_loop(op: ir.OpView, depth: int, written: frozenset[ir.Block], addresse
 
 
 def _walks_entries(upper: ir.Value) -> bool:
-    """Whether a bound is the length of a coordinates array: an outermost compressed level."""
+    """Whether a bound is the length of a coordinates array: an outermost compressed level, or diagonals."""
     op = defining_op(upper)
-    if op is None or op_name(op) != "memref.dim":
-        return False
-    buffer = defining_op(op.operands[0])
-    return buffer is not None and op_name(buffer) == "sparse_tensor.coordinates"
+    return op is not None and op_name(op) == "memref.dim" and buffer_part(root_buffer(op.operands[0])) == "coordinates"
 
 
 def _mapping(op: ir.OpView) -> str | None:

@@ -20,7 +20,7 @@ _AT_FIRST = (Form.ROWS, Form.COLUMNS, Form.REGISTER_ACCUMULATION)  # what the ne
 
 @dataclass(frozen=True)
 class Plan:
-    """Pass invocations in the order in which they run: representation, then schedule, then mapping.
+    """Pass invocations in the order in which they run: representation, then schedule, then mapping; a part after the other.
 
     `kernel` is the fingerprint of the computation that the plan is for (empty: any).
     """
@@ -64,9 +64,11 @@ class Plan:
 
 
 def _check_order(steps: tuple[Pass, ...]) -> None:
-    """Representation, then schedule, then mapping; nothing else."""
+    """Representation, then schedule, then mapping, and these two again for each part; nothing else."""
     latest = 0
     for step in steps:
+        if step.starts_part:
+            latest = _ORDER.index(step.kind)
         if step.kind not in _ORDER:
             raise PlanError(f"'{step.name}' is a {step.kind.value} pass, which the pipeline runs by itself")
         rank = _ORDER.index(step.kind)
@@ -78,6 +80,7 @@ def _check_order(steps: tuple[Pass, ...]) -> None:
 def _check_forms(steps: tuple[Pass, ...]) -> None:
     """What a pass requires must be there from the start or provided by an earlier one, what it excludes must not."""
     forms = set(_AT_FIRST)
+    waiting: list[set[Form]] = []  # what the nests of parts have that come later, the next one last
     for step in steps:
         for form in step.requires:
             if form not in forms:
@@ -87,7 +90,14 @@ def _check_forms(steps: tuple[Pass, ...]) -> None:
         for form in step.excludes:
             if form in forms:
                 raise PlanError(f"does not go with {form.value}", where=step.name)
+        if step.starts_part:
+            forms = waiting.pop()
+            continue
+        if Form.PARTS in step.provides:
+            waiting.append(set(forms))
         forms = (forms | set(step.provides)) - set(step.removes)
+    if waiting:
+        raise PlanError(f"{len(waiting)} parts wait for a schedule; add next-part and what each needs", where=steps[-1].name)
 
 
 def make_pass(item: Item) -> Pass:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -9,7 +10,7 @@ from mlir.dialects import arith
 
 from sparseditto.dialects.binding import add_argument, argument_attribute, defining_op, op_name
 from sparseditto.dialects.errors import NotApplicable
-from sparseditto.dialects.recipes import Recipe
+from sparseditto.dialects.recipes import REARRANGED, Recipe
 from sparseditto.passes.nest import WORKSPACE, Loop, LoopKind, LoopNest, Role, buffer_part, indices, root_buffer
 from sparseditto.passes.rewrite import Values, clone_slice, combiner_of, depends, is_zero, require_plain
 
@@ -90,6 +91,11 @@ def stored_index(value: ir.Value) -> ir.Value:
     return arith.index_castui(ir.IndexType.get(), value)
 
 
+def bits(type_: ir.Type) -> int:
+    """The size of a stored element; an index has 64 bits."""
+    return 64 if isinstance(type_, ir.IndexType) else int(type_.width)
+
+
 def is_load(value: ir.Value) -> bool:
     op = defining_op(value)
     return op is not None and op_name(op) == "memref.load"
@@ -104,41 +110,92 @@ def position_load(value: ir.Value) -> ir.OpView | None:
     return op if found else None
 
 
-def operand_and_level(entries: Loop) -> tuple[str, int]:
-    """Name of the sparse operand, and its compressed level."""
+@dataclass(frozen=True)
+class Stored:
+    """Where the entries of a nest are stored: in a level of a packed operand, or in what recipes made of it (`source`).
+
+    Names of arrays that are made of them begin with `name`.
+    """
+
+    name: str
+    level: int
+    source: Recipe | None = None
+
+    def recipe(self, name: str, **parameters: int | str) -> Recipe:
+        """A recipe that reads these entries."""
+        return Recipe(name, (("level", self.level), *parameters.items()), self.source)
+
+
+def stored_entries(entries: Loop, where: str) -> Stored:
+    """Where the entries come from that a loop walks.  Raises `NotApplicable` when they are rows of entries no more."""
     load = position_load(entries.lower)
-    positions = defining_op(root_buffer(load.operands[0])) if load is not None else None
-    if positions is None:
-        raise NotApplicable("the entries are no level of a sparse operand", where="rows")
-    tensor = positions.operands[0]
+    if load is None:
+        raise NotApplicable("the entries are no level of a sparse operand", where=where)
+    return stored_in(load.operands[0], where)
+
+
+def stored_in(buffer: ir.Value, where: str) -> Stored:
+    """The entries that a buffer holds positions, coordinates or values of.  Raises `NotApplicable` as `stored_entries` does."""
+    buffer = root_buffer(buffer)
+    made, name = (argument_attribute(buffer, f"ditto.{key}") for key in ("recipe", "name"))
+    if made is not None and name is not None:
+        recipe = Recipe.parse(ir.StringAttr(made).value)
+        if recipe.name in REARRANGED:
+            return Stored(ir.StringAttr(name).value.rpartition(".")[0], recipe.level, recipe)
+    part = defining_op(buffer)
+    if part is None:
+        raise NotApplicable("the entries are in arrays of their own already", where=where)
+    level = int(ir.IntegerAttr(part.attributes["level"]).value) if "level" in part.attributes else 1
+    return Stored(tensor_name(part.operands[0]), level)
+
+
+def tensor_name(tensor: ir.Value) -> str:
+    """The name of the sparse operand that a tensor is a view of."""
     while (op := defining_op(tensor)) is not None:
         tensor = op.operands[0]
     name = argument_attribute(tensor, "ditto.name")
-    level = int(ir.IntegerAttr(positions.attributes["level"]).value)
-    return ir.StringAttr(name).value if name is not None else f"arg{tensor.arg_number}", level
+    return ir.StringAttr(name).value if name is not None else f"arg{tensor.arg_number}"
 
 
-def recipe_argument(func: ir.OpView, operand: str, recipe: Recipe, part: str) -> ir.Value:
-    """One array of the recipe as a new argument of the function."""
-    attributes = _auxiliary(operand, recipe, part)
-    if part in ("positions", "first", "last"):
-        attributes["ditto.part"] = ir.StringAttr.get("positions")
-    return add_argument(func, _array(ir.IntegerType.get_signless(32)), attributes)
+def reads_entry(op: ir.OpView, position: ir.Value) -> bool:
+    """Whether an op loads the coordinate or the value that is stored at `position`."""
+    return (
+        op_name(op) == "memref.load"
+        and buffer_part(root_buffer(op.operands[0])) in ("coordinates", "values")
+        and indices(op) == [position]
+    )
 
 
-def workspace(func: ir.OpView, operand: str, recipe: Recipe, part: str, element: ir.Type) -> ir.Value:
-    """An array of the recipe that kernels write, as a new argument: zero at first, and zero again after each call."""
-    attributes = _auxiliary(operand, recipe, part)
+PARTS = dict.fromkeys(("first", "last", "starts", "widths"), "positions") | {"offsets": "coordinates"}  # what arrays of recipes stand for
+
+
+def recipe_argument(func: ir.OpView, stored: Stored, recipe: Recipe, part: str, element: ir.Type | None = None) -> ir.Value:
+    """One array of the recipe as a new argument of the function; its elements are `i32` unless said otherwise."""
+    attributes = _auxiliary(stored, recipe, part)
+    stands_for = PARTS.get(part, part)
+    if stands_for in ("positions", "coordinates", "values"):
+        attributes["ditto.part"] = ir.StringAttr.get(stands_for)
+    return add_argument(func, _array(element or ir.IntegerType.get_signless(32)), attributes)
+
+
+def workspace(
+    func: ir.OpView, stored: Stored, recipe: Recipe, part: str, element: ir.Type, inner: Sequence[int] = ()
+) -> ir.Value:
+    """An array of the recipe that kernels write, as a new argument: zero at first, and zero again after each call.
+
+    Where it has more than one dimension, `inner` are all but the first.
+    """
+    attributes = _auxiliary(stored, recipe, part)
     attributes[WORKSPACE] = ir.UnitAttr.get()
-    return add_argument(func, _array(element), attributes)
+    return add_argument(func, _array(element, inner), attributes)
 
 
-def _auxiliary(operand: str, recipe: Recipe, part: str) -> dict[str, ir.Attribute]:
+def _auxiliary(stored: Stored, recipe: Recipe, part: str) -> dict[str, ir.Attribute]:
     return {
-        "ditto.name": ir.StringAttr.get(f"{operand}.{recipe.name.replace('-', '_')}.{part}"),
+        "ditto.name": ir.StringAttr.get(f"{stored.name}.{recipe.label}.{part}"),
         "ditto.recipe": ir.StringAttr.get(str(recipe)),
     }
 
 
-def _array(element: ir.Type) -> ir.MemRefType:
-    return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], element)
+def _array(element: ir.Type, inner: Sequence[int] = ()) -> ir.MemRefType:
+    return ir.MemRefType.get([ir.ShapedType.get_dynamic_size(), *inner], element)

@@ -489,14 +489,14 @@ def test_vectors_divide_the_columns(columns: int, element_bytes: int) -> None:
 
 
 def test_idle_threads_share_the_entries() -> None:
-    few = chosen(default_plan(task(columns=32), features(rows=1000, mean_row=64.0), Target()), "rows-to-subgroups")
-    many = chosen(default_plan(task(columns=32), features(rows=1_000_000, mean_row=64.0), Target()), "rows-to-subgroups")
+    few = chosen(default_plan(task(columns=32), features(rows=1000, mean_row=16.0), Target()), "rows-to-subgroups")
+    many = chosen(default_plan(task(columns=32), features(rows=1_000_000, mean_row=16.0), Target()), "rows-to-subgroups")
     assert few["lanes"] == 32
     assert few["groups"] > 1
     assert many["groups"] == 1
 
 
-@pytest.mark.parametrize(("columns", "cut"), [(0, "bin-rows"), (8, "segment-rows"), (128, "segment-rows")])
+@pytest.mark.parametrize(("columns", "cut"), [(0, "stage-entries"), (8, "segment-rows"), (128, "segment-rows")])
 def test_a_row_that_holds_the_others_up_is_cut(columns: int, cut: str) -> None:
     skewed = features(rows=100_000, entries=800_000, max_row=90_000)
     assert cut in names(default_plan(task(columns=columns), skewed, Target()))

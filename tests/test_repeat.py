@@ -24,6 +24,7 @@ SMOKE = ["--suite", "smoke", "--cases", "tiny_rmat|tiny_road", "--times", "3", "
 @pytest.mark.parametrize(
     ("ptx", "found", "must"),
     [
+        ("atom.global.exch.b32 %r88, [%rd162+-2048], 0;\natom.global.add.u32 %r1, [%rd1], 1;", ["atom.global.add.u32"], True),
         ("\tadd.f32 %f1, %f2, %f3;\n\tbar.red.popc.u32 %r1, 0, %p1;\n\tredux.sync.add.s32 %r2, %r1, -1;", [], True),
         ("\t@%p1 red.global.add.f32 [%rd1], %f1;\n// atom.global.add.f64", ["red.global.add.f32"], False),
         ("\tatom.acq_rel.gpu.global.add.u32 %r1, [%rd1], 1;", ["atom.acq_rel.gpu.global.add.u32"], True),

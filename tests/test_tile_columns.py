@@ -40,6 +40,7 @@ AFTER = {  # columns, width, what follows
     "jammed in three": (128, 32, "vectorize{width=2},jam-columns{factor=3},rows-to-subgroups{lanes=8}"),
     "groups of lanes": (64, 32, "vectorize{width=4},rows-to-subgroups{lanes=32 groups=4},unroll{factor=2 tail=clamp}"),
     "lanes share entries": (32, 16, "rows-to-subgroups{lanes=4 share=entries},unroll{tail=clamp}"),
+    "vectors of entries": (64, 16, "vectorize{width=4},vectorize-entries{width=4},rows-to-subgroups{lanes=4}"),
     "streamed, bounded": (96, 16, "stream-entries,vectorize{width=4},rows-to-subgroups{lanes=4}"),
 }
 NARROWER = {  # the width does not divide the columns
@@ -54,6 +55,7 @@ NARROWER = {  # the width does not divide the columns
     "groups of lanes": (60, 32, "vectorize{width=4},rows-to-subgroups{lanes=16 groups=2},unroll{factor=2}"),
     "groups of lanes, some idle": (33, 8, "rows-to-subgroups{lanes=32 groups=2}"),
     "lanes share entries": (40, 16, "rows-to-subgroups{lanes=4 share=entries},unroll{tail=clamp}"),
+    "vectors of entries": (36, 8, "vectorize{width=4},vectorize-entries{width=4},rows-to-subgroups{lanes=2}"),
 }
 
 

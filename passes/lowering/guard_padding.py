@@ -31,7 +31,8 @@ class GuardPadding(FunctionPass):
 
         %s = scf.for %p = %lo to %hi step %c1 iter_args(%a = %zero) {
           ...
-            %v = memref.load %val[%q]
+            %v = memref.load %val[%at]
+            ...
             %n = arith.addf %b, %t
             scf.yield %n
         }
@@ -43,12 +44,13 @@ class GuardPadding(FunctionPass):
         }
         %bad = arith.cmpf une, %fast, %fast
         %s = scf.if %bad {
-          %slow = scf.for %p = %lo to %hi step %c1 iter_args(%a = %zero) {
+          %slow = scf.for %q = %lo to %hi step %c1 iter_args(%c = %zero) {
             ...
-              %v = memref.load %val[%q]
+              %v = memref.load %val[%at]
+              ...
+              %n = arith.addf %b, %t
               %bits = arith.bitcast %v
               %entry = arith.cmpi ne, %bits, %minus_zero
-              %n = arith.addf %b, %t
               %next = arith.select %entry, %n, %b
               scf.yield %next
           }

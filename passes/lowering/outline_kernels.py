@@ -14,7 +14,7 @@ from sparseditto.dialects.binding import argument_attribute, argument_attributes
 from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Kind, LoweringPass
-from sparseditto.passes.nest import KERNEL, LOOPS, STORES, LoopNest, root_buffer
+from sparseditto.passes.nest import KERNEL, LOOPS, STORES, WAITING, LoopNest, root_buffer
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, inline_body
 
@@ -97,6 +97,8 @@ class _Outline:
 
     def __init__(self, nest: LoopNest, where: str) -> None:
         self.func, self.where, self.nest = nest.func, where, nest
+        if WAITING in self.nest.outer.op.attributes:
+            raise NotApplicable("a part of the matrix waits for its schedule; add next-part and what it needs", where=where)
         block_loops = self.nest.mapped("block")
         if self.nest.outer not in block_loops or not self.nest.mapped("thread"):
             raise NotApplicable("the nest is not mapped to blocks of threads; add map-blocks", where=where)

@@ -17,9 +17,11 @@ from sparseditto.passes.registry import register
 @register
 @dataclass(frozen=True)
 class BoundLaunch(MappingPass):
-    """Bound the registers of a thread, so that more threads fit on a multiprocessor and hide each other's latency.
+    """Say how many blocks must fit on a multiprocessor, or how many registers a thread may have.
 
-    `blocks` becomes PTX's `.minnctapersm`, `registers` its `.maxnreg`; 0 says nothing.
+    `blocks` becomes PTX's `.minnctapersm`, `registers` its `.maxnreg`; 0 says nothing.  A bound works both ways: told
+    nothing, `ptxas` keeps to so few registers that all threads fit, and loads that were unrolled to be in flight together wait
+    for each other; told that few blocks will do, it gives each thread the registers for them.
 
     Before::
 
@@ -42,7 +44,9 @@ class BoundLaunch(MappingPass):
     consumes = (Resource.REGISTERS,)
     requires = (Form.BLOCKS,)
 
-    blocks: int = option("blocks that must fit on a multiprocessor", default=0, choices=(0, 1, 2, 4, 8, 12, 16, 24, 32))
+    blocks: int = option(
+        "blocks that must fit on a multiprocessor", default=0, choices=(0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+    )
     registers: int = option("registers that a thread may have", default=0, choices=(0, 24, 32, 40, 48, 64, 80, 96, 128))
 
     @classmethod

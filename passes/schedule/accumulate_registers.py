@@ -63,7 +63,7 @@ class AccumulateRegisters(SchedulePass):
     relieves = (Bottleneck.BANDWIDTH, Bottleneck.LATENCY)
     consumes = (Resource.REGISTERS,)
     requires = (Form.ROWS,)
-    excludes = (Form.THREADS, Form.VECTORS, Form.UNROLLED, Form.SEGMENTS)
+    excludes = (Form.THREADS, Form.VECTORS, Form.ENTRY_VECTORS, Form.UNROLLED, Form.SEGMENTS)
     provides = (Form.REGISTER_ACCUMULATION,)
 
     def run(self, nest: LoopNest, target: Target) -> None:

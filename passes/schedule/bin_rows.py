@@ -11,10 +11,9 @@ from mlir.dialects import arith, memref
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import walk
 from sparseditto.dialects.errors import NotApplicable
-from sparseditto.dialects.recipes import Recipe
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
-from sparseditto.passes.nest import Loop, LoopNest, accessed, indices
+from sparseditto.passes.nest import LONG_ROWS, Loop, LoopNest, accessed, indices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
     Values,
@@ -27,7 +26,7 @@ from sparseditto.passes.rewrite import (
     finished_kernel,
     neutral,
 )
-from sparseditto.passes.rows import Finish, operand_and_level, other_parallel, recipe_argument, row_entries, stored_index
+from sparseditto.passes.rows import Finish, other_parallel, recipe_argument, row_entries, stored_entries, stored_index
 
 
 @register
@@ -77,7 +76,7 @@ class BinRows(SchedulePass):
     relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE)
     consumes = (Resource.ATOMICS, Resource.SHARED, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.VECTORS, Form.UNROLLED, Form.SEGMENTS, Form.BINS)
+    excludes = (Form.THREADS, Form.VECTORS, Form.ENTRY_VECTORS, Form.UNROLLED, Form.SEGMENTS, Form.BINS, Form.SLICES, Form.LISTED)
     provides = (Form.BINS,)
 
     limit: int = option("entries above which a row is long", default=256, choices=(32, 64, 128, 256, 512, 1024))
@@ -91,9 +90,9 @@ class BinRows(SchedulePass):
             raise NotApplicable(
                 "long rows with dense columns or blocks inside are not binned; segment-rows cuts them", where=self.name
             )
-        operand, level = operand_and_level(entries)
-        recipe = Recipe("long-segments", (("level", level), ("limit", self.limit), ("length", self.length)))
-        rows, first, last = (recipe_argument(nest.func, operand, recipe, part) for part in ("rows", "first", "last"))
+        stored = stored_entries(entries, self.name)
+        recipe = stored.recipe("long-segments", limit=self.limit, length=self.length)
+        rows, first, last = (recipe_argument(nest.func, stored, recipe, part) for part in ("rows", "first", "last"))
         with ir.InsertionPoint(nest.outer.op):
             b.for_loop(nest.outer.lower, nest.outer.upper, nest.outer.step, [], _Short(nest, entries, self.limit).build)
             self._long_kernel(nest, entries, finish, (rows, first, last))
@@ -101,7 +100,7 @@ class BinRows(SchedulePass):
 
     def _long_kernel(self, nest: LoopNest, entries: Loop, finish: Finish, pieces: tuple[ir.Value, ir.Value, ir.Value]) -> None:
         rows, first, last = pieces
-        with finished_kernel("_long", memref.dim(rows, b.index(0)), self.threads) as (piece, thread):
+        with finished_kernel(LONG_ROWS, memref.dim(rows, b.index(0)), self.threads) as (piece, thread):
             row = stored_index(memref.load(rows, [piece]))
             start = b.add(stored_index(memref.load(first, [piece])), thread)
             end = stored_index(memref.load(last, [piece]))

@@ -9,7 +9,6 @@ from mlir import ir
 from mlir.dialects import arith, memref, scf
 
 from sparseditto.dialects import builders as b
-from sparseditto.dialects.recipes import Recipe
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.nest import Loop, LoopNest, accessed, indices
@@ -30,10 +29,10 @@ from sparseditto.passes.rewrite import (
 from sparseditto.passes.rows import (
     Finish,
     is_load,
-    operand_and_level,
     other_parallel,
     recipe_argument,
     row_entries,
+    stored_entries,
     stored_index,
 )
 
@@ -83,7 +82,17 @@ class SegmentRows(SchedulePass):
     relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE)
     consumes = (Resource.ATOMICS, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.TILES, Form.VECTORS, Form.UNROLLED, Form.SEGMENTS, Form.BINS)
+    excludes = (
+        Form.THREADS,
+        Form.TILES,
+        Form.VECTORS,
+        Form.ENTRY_VECTORS,
+        Form.UNROLLED,
+        Form.SEGMENTS,
+        Form.BINS,
+        Form.SLICES,
+        Form.LISTED,
+    )
     provides = (Form.SEGMENTS,)
 
     length: int = option("most entries of a segment", default=128, choices=(16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
@@ -91,11 +100,11 @@ class SegmentRows(SchedulePass):
     def run(self, nest: LoopNest, target: Target) -> None:
         entries = row_entries(nest, self.name)
         finish = Finish.read(nest, entries, self.name)
-        operand, level = operand_and_level(entries)
-        recipe = Recipe("row-segments", (("level", level), ("length", self.length)))
-        rows, positions = (recipe_argument(nest.func, operand, recipe, part) for part in ("rows", "positions"))
+        stored = stored_entries(entries, self.name)
+        recipe = stored.recipe("row-segments", length=self.length)
+        rows, positions = (recipe_argument(nest.func, stored, recipe, part) for part in ("rows", "positions"))
         if not is_load(finish.initial):
-            cut = recipe_argument(nest.func, operand, recipe, "cut")
+            cut = recipe_argument(nest.func, stored, recipe, "cut")
             with ir.InsertionPoint(nest.outer.op):
                 _initialise(nest, finish, cut)
         with ir.InsertionPoint(nest.outer.op):

@@ -13,7 +13,6 @@ from mlir.dialects import arith, memref, vector
 
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.errors import NotApplicable
-from sparseditto.dialects.recipes import Recipe
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.nest import Loop, LoopNest, accessed
@@ -21,7 +20,7 @@ from sparseditto.passes.part_walk import ADD, HEAD, TAIL, WARP, Arrays, PartWalk
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, collective, combine, element_kernel, finished_kernel, neutral
 from sparseditto.passes.row_sums import RowSums
-from sparseditto.passes.rows import operand_and_level, recipe_argument, stored_index, workspace
+from sparseditto.passes.rows import Stored, recipe_argument, stored_entries, stored_index, workspace
 
 _LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 _RESIDENT = 1 << 18  # threads that a large GPU holds at a time
@@ -87,7 +86,7 @@ class SplitEntries(SchedulePass):
     relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE, Bottleneck.COALESCING)
     consumes = (Resource.ATOMICS, Resource.SHUFFLE, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.TILES, Form.UNROLLED, Form.SEGMENTS, Form.BINS)
+    excludes = (Form.THREADS, Form.TILES, Form.UNROLLED, Form.SEGMENTS, Form.BINS, Form.SLICES, Form.LISTED)
     provides = (Form.THREADS, Form.SEGMENTS, Form.UNROLLED)
     removes = (Form.ROWS,)
 
@@ -119,7 +118,7 @@ class SplitEntries(SchedulePass):
                     _initialise(sums, keeps, split.array("cut"))
                 split.build(lambda _: _Added(sums, keeps))
             else:
-                carries = _Carries(sums, split.operand, split.level, self.length)
+                carries = _Carries(sums, split.stored, self.length)
                 split.build(lambda part: _Kept(carries, part))
                 carries.add_up()
         nest.outer.op.operation.erase()
@@ -173,12 +172,11 @@ class _Split:
 
     def __init__(self, options: SplitEntries, sums: RowSums, shared: Loop | None, keeps: _Keeps) -> None:
         self.options, self.sums, self.shared, self.keeps = options, sums, shared, keeps
-        self.operand, self.level = operand_and_level(sums.entries)
-        values = (("level", self.level), ("length", options.length), ("items", options.items))
-        self.recipe = Recipe("entry-parts", values)
+        self.stored = stored_entries(sums.entries, options.name)
+        self.recipe = self.stored.recipe("entry-parts", length=options.length, items=options.items)
 
     def array(self, part: str) -> ir.Value:
-        return recipe_argument(self.sums.nest.func, self.operand, self.recipe, part)
+        return recipe_argument(self.sums.nest.func, self.stored, self.recipe, part)
 
     def build(self, pieces: Callable[[ir.Value], Pieces]) -> None:
         """The loops over parts and lanes; `pieces` says for a part where pieces of its cut rows go."""
@@ -284,15 +282,15 @@ class _Carries:
     A piece is the sums of all iterations of the loops inside the rows; neighbouring iterations lie side by side.
     """
 
-    def __init__(self, sums: RowSums, operand: str, level: int, length: int) -> None:
-        self.sums, self.operand = sums, operand
+    def __init__(self, sums: RowSums, stored: Stored, length: int) -> None:
+        self.sums, self.stored = sums, stored
         self.type = sums.entries.initial[0].type
         self.element = self.type.element_type if isinstance(self.type, ir.VectorType) else self.type
         self.vector = self.type.shape[0] if isinstance(self.type, ir.VectorType) else 1
         self.trips = [loop.trip_count or 0 for loop in sums.others]
         self.width = prod(self.trips) * self.vector * len(sums.stores)
-        self.recipe = Recipe("entry-carries", (("level", level), ("length", length), ("columns", self.width)))
-        self.kept = workspace(sums.nest.func, operand, self.recipe, "sums", self.element)
+        self.recipe = stored.recipe("entry-carries", length=length, columns=self.width)
+        self.kept = workspace(sums.nest.func, stored, self.recipe, "sums", self.element)
 
     def place(self, part: ir.Value, side: int, which: int, element: int, values: Values) -> ir.Value:
         """Where one element of a sum is kept."""
@@ -341,7 +339,7 @@ class _Carries:
 
     def _rows(self, name: str) -> tuple[ir.Value, ir.Value, ir.Value]:
         rows, first, last = (
-            recipe_argument(self.sums.nest.func, self.operand, self.recipe, f"{name}{end}") for end in ("", "_first", "_last")
+            recipe_argument(self.sums.nest.func, self.stored, self.recipe, f"{name}{end}") for end in ("", "_first", "_last")
         )
         return rows, first, last
 
