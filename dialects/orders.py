@@ -1,4 +1,5 @@
-"""Recipes that put rows, columns or entries of a packed matrix in another order: what `reorder` and `partition` make the host do.
+"""Recipes that put rows, columns or entries of a packed matrix in another order: what `reorder` and `partition` make the
+host do.
 
 What they make is rows of entries again, in which entries stay sorted by column, so that every other recipe can follow.  All are
 linear in the entries, but for sorting rows and for `rcm`, a search through the graph of the matrix (SciPy's, in C).
@@ -26,12 +27,12 @@ _SEEDS = (0x9E3779B1, 0x85EBCA77)  # odd multipliers of two hash functions
 def reorder(positions: Array, coordinates: Array, values: Array, rows: str, columns: str) -> Arrays:
     """The matrix with its rows and columns in another order.
 
-    Row i of the new matrix is row `rows[i]`; its entries are at `positions[i]` to `positions[i + 1]` of `coordinates` and `values`.
-    Column j is column `gathers[j]`: with an order of columns, only those that have entries are left.
+    Row i of the new matrix is row `rows[i]`; its entries are at `positions[i]` to `positions[i + 1]` of `coordinates` and
+    `values`. Column j is column `gathers[j]`: with an order of columns, only those that have entries are left.
 
-    Orders of rows: `degree`, the most entries first; `rcm`, reverse Cuthill-McKee on the pattern of A + A^T; `cluster`, rows next to
-    each other whose columns have the same least hashes, as rows with many columns in common do (min-hash).  Orders of columns:
-    `degree`, or `same` as that of the rows.
+    Orders of rows: `degree`, the most entries first; `rcm`, reverse Cuthill-McKee on the pattern of A + A^T; `cluster`,
+    rows next to each other whose columns have the same least hashes, as rows with many columns in common do (min-hash).
+    Orders of columns: `degree`, or `same` as that of the rows.
     """
     _check_int32(positions.size - 1, coordinates.size)
     columns_there = _extent(coordinates)
@@ -56,9 +57,10 @@ def gathered(gathers: Array, width: int) -> Arrays:
 def partition(positions: Array, coordinates: Array, values: Array, by: str, limit: int, part: int) -> Arrays:
     """The entries of one of two parts of the matrix.
 
-    Part 0 has, by `length`, the rows of at most `limit` entries; by `column`, the entries in the first `limit` columns; by `diagonal`,
-    those on diagonals that are full to at least `limit` percent.  Part 1 has the rest.  Row i of the part is row `rows[i]` of the
-    matrix: of parts by length their own rows, else all rows in part 0 and those that have entries in part 1.
+    Part 0 has, by `length`, the rows of at most `limit` entries; by `column`, the entries in the first `limit` columns; by
+    `diagonal`, those on diagonals that are full to at least `limit` percent.  Part 1 has the rest.  Row i of the part is
+    row `rows[i]` of the matrix: of parts by length their own rows, else all rows in part 0 and those that have entries in
+    part 1.
     """
     count = np.diff(positions)
     _check_int32(count.size, coordinates.size)

@@ -100,6 +100,7 @@ def _report(args: argparse.Namespace, result: Result) -> None:
                 "check": check.to_json() if check else None,
                 "timing": timing.to_json() if timing else None,
                 "pack_seconds": result.inputs.pack_seconds,
+                "pack_parts": dict(result.inputs.pack_parts),
             }
         )
         return
