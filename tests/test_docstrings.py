@@ -54,6 +54,8 @@ func.func @spmv(%A: tensor<?x?xf32, #CSR>, %x: tensor<?xf32>) -> tensor<?xf32> {
 SPMM_FILLED = (
     SPMV_FILLED.replace("linalg.matvec", "linalg.matmul").replace("tensor<?xf32>", "tensor<?x64xf32>").replace("@spmv", "@spmm")
 )
+BLOCKS = "(i floordiv 3 : dense, j floordiv 3 : compressed, i mod 3 : dense, j mod 3 : dense), posWidth = 32, crdWidth = 32"
+SPMV_BLOCKS = SPMV_FILLED.replace("(i : dense, j : compressed)", BLOCKS)
 NEST = f"{SPARSIFY},prepare-nest"
 # For each pass with a fragment: a module, and the passes that run on it first.
 FIXTURES = {
@@ -61,14 +63,24 @@ FIXTURES = {
     "accumulate-wide": (SPMV, f"{NEST},accumulate-registers"),
     "segment-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "split-entries": (SPMV_FILLED, f"{NEST},accumulate-registers"),
+    "diagonals": (SPMV_FILLED, f"{NEST},accumulate-registers"),
+    "ell-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
+    "narrow-coordinates": (SPMV, f"{NEST},accumulate-registers"),
+    "nonempty-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
+    "uniform-values": (SPMV, f"{NEST},accumulate-registers"),
+    "slice-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
+    "stage-entries": (SPMV_FILLED, f"{NEST},accumulate-registers"),
+    "vectorize-entries": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "prepare-nest": (SPMV.replace("@spmv", "@f"), SPARSIFY),
     "bin-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "reorder": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "partition": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "next-part": (SPMV, f"{NEST},accumulate-registers,partition{{by=column}},rows-to-threads,map-blocks"),
     "stream-entries": (SPMV, f"{NEST},accumulate-registers"),
-    "jam-columns": (SPMM_FILLED, f"{NEST},accumulate-registers,vectorize"),
     "tile-columns": (SPMM_FILLED, f"{NEST},accumulate-registers"),
+    "jam-block-rows": (SPMV_BLOCKS, f"{NEST},accumulate-registers"),
+    "guard-padding": (SPMV_BLOCKS, f"{NEST},accumulate-registers"),
+    "jam-columns": (SPMM_FILLED, f"{NEST},accumulate-registers,vectorize"),
     "rows-to-threads": (SPMV, f"{NEST},accumulate-registers"),
     "rows-to-subgroups": (SPMV, f"{NEST},accumulate-registers"),
     "share-loads": (SPMM_FILLED, f"{NEST},accumulate-registers,rows-to-subgroups"),

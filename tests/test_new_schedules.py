@@ -7,27 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import MATRICES, Array, agrees, matmul, matvec, transposed_matmul, transposed_matvec
+from conftest import MATRICES, PRODUCT, Array, agrees, generic, matmul, matvec, transposed_matmul, transposed_matvec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_compile import BODIES, DENSE_TIMES_SPARSE, MATRIX, PINNED, ROWS, STORED_OTHERWISE, VECTOR
+from test_reference import COMPUTATIONS
 from test_scalars import prologue
 from test_schedules import ROW_SCALED, mixed, of_lengths, positions_of
 
+from sparseditto.agent import planner
 from sparseditto.compiler.api import bind_package, compile_file, run
+from sparseditto.compiler.driver import make_task
 from sparseditto.compiler.execute import check, prepare, run_simt
+from sparseditto.compiler.kernel import read_kernel
 from sparseditto.compiler.package import KernelPackage
+from sparseditto.compiler.problem import bind
 from sparseditto.compiler.runtimes.launches import resolve
 from sparseditto.compiler.runtimes.resources import ptxas_resources
 from sparseditto.compiler.runtimes.simt import SimtModule
+from sparseditto.dialects.binding import context
 from sparseditto.dialects.errors import InputError, NotApplicable, PlanError
 from sparseditto.dialects.recipes import Recipe, row_blocks, run_recipe, sliced_rows
+from sparseditto.dialects.target import Target
 from sparseditto.passes.registry import find
 
 Write = Callable[[str], Path]
@@ -53,7 +61,7 @@ def hard() -> dict[str, sp.csr_array]:
         "a giant row alone": of_lengths([2500], 3001),
         "all rows are long": of_lengths([400, 401, 500, 390, 515]),
         "the last row is long": of_lengths([1, 1, 0, 400]),
-        "bands": banded(300),
+        "bands": banded(300, 5),
         **{name: MATRICES[name]() for name in ("no entries", "0x0", "0x5", "5x0", "1x1", "one entry", "special values")},
     }
 
@@ -79,16 +87,12 @@ def each_checked(package: KernelPackage, matrices: Iterable[sp.csr_array], trans
 
 # --- Right on hard matrices ---------------------------------------------------------------------------
 
-ENTRY_VECTORS = tuple(
-    f"vectorize-entries{{width={width}}},{rows},map-blocks"
-    for width, rows in [
-        (2, "rows-to-threads"),
-        (4, "rows-to-threads,unroll{factor=2}"),
-        (4, "rows-to-subgroups{lanes=8}"),
-        (8, "rows-to-subgroups{lanes=4},unroll{factor=2 tail=clamp}"),
-        (2, "rows-to-subgroups{lanes=32},unroll{factor=4 tail=halves}"),
-    ]
-) + (
+ENTRY_VECTORS = (
+    "vectorize-entries{width=2},rows-to-threads,map-blocks",
+    "vectorize-entries{width=4},rows-to-threads,unroll{factor=2},map-blocks",
+    "vectorize-entries{width=4},rows-to-subgroups{lanes=8},map-blocks",
+    "vectorize-entries{width=8},rows-to-subgroups{lanes=4},unroll{factor=2 tail=clamp},map-blocks",
+    "vectorize-entries{width=2},rows-to-subgroups{lanes=32},unroll{factor=4 tail=halves},map-blocks",
     "segment-rows{length=16},vectorize-entries{width=4},rows-to-threads,map-blocks",
     "stream-entries,vectorize-entries{width=4},rows-to-subgroups{lanes=4},map-blocks{threads=96}",
 )
@@ -168,7 +172,7 @@ def test_columns_of_a_transposed_matrix(plan: str, kernel_file: Write) -> None:
 WIDE = {
     "vectors of entries": "vectorize-entries{width=4},rows-to-subgroups{lanes=4 share=entries},map-blocks",
     "vectors both ways": "vectorize{width=4},vectorize-entries{width=2},rows-to-subgroups{lanes=4},unroll{factor=2},map-blocks",
-    "slices": "slice-rows{height=4 offsets=16},vectorize{width=4},rows-to-subgroups{lanes=4},unroll{factor=4 tail=halves},map-blocks",
+    "slices": "slice-rows{height=4 offsets=16},vectorize{width=4},rows-to-subgroups{lanes=4},unroll{tail=halves},map-blocks",
     "sorted slices": "slice-rows{height=8 window=128},jam-columns{factor=3},rows-to-subgroups{lanes=8},unroll,map-blocks",
     "halves": "vectorize{width=4},jam-columns,rows-to-subgroups{lanes=2},unroll{factor=8 tail=halves},map-blocks",
 }
@@ -190,16 +194,15 @@ def test_every_width_of_pinned_coordinates(kernel_file: Write) -> None:
     """Among them 8 bits, and MLIR's index type, which an encoding without widths has."""
     a = of_lengths([3, 0, 17, 40, 1, 5], 200)
     for widths, plan in product(
-        ["", ", posWidth = 8, crdWidth = 8", ", posWidth = 16, crdWidth = 64"], [ENTRY_VECTORS[0], STAGED[1], SLICED[0], SLICED[1]]
+        ["", ", posWidth = 8, crdWidth = 8", ", posWidth = 16, crdWidth = 64"],
+        [ENTRY_VECTORS[0], STAGED[1], SLICED[0], SLICED[1]],
     ):
         text = matvec(a=f"tensor<?x?xf32, #sparse_tensor.encoding<{{map = (i, j) -> (i : dense, j : compressed){widths}}}>>")
         checked(compile_file(kernel_file(text), plan=f"accumulate-registers,{plan}").package, a)
 
 
-@pytest.mark.parametrize("plan", [ENTRY_VECTORS[1], STAGED[1], SLICED[2], HALVES[3]])
+@pytest.mark.parametrize("plan", [ENTRY_VECTORS[1], STAGED[1], HALVES[3]])
 def test_rows_with_a_value_of_their_own(plan: str, kernel_file: Write) -> None:
-    if "slice-rows" in plan:
-        pytest.skip("it reads no column")
     result = run(compiled(kernel_file(ROW_SCALED), plan), {"A": mixed()}, verify=True)
     assert result.check is not None
     assert result.check.passed, result.check
@@ -328,6 +331,111 @@ def test_the_assembler_takes_it(plan: str, chip: str, kernel_file: Write) -> Non
     assert all(r.spill_bytes == 0 for r in found)
 
 
+# --- Plans by structure -------------------------------------------------------------------------------
+
+
+def blocked() -> sp.csr_array:
+    """Blocks of 8 x 8 that are full."""
+    return sp.csr_array(sp.kron(sp.random_array((7, 20), density=0.3, rng=2, format="csr"), np.ones((8, 8))))
+
+
+KERNELS = {
+    **{name: text for name, (text, _) in COMPUTATIONS.items()},
+    **{name: generic(ROWS, "parallel reduction", body, types=VECTOR) for name, (body, _) in BODIES.items()},
+    "y = A x + 1.5 in f64": matvec("f64", fill=1.5),
+    "A B in f64": matmul("f64"),
+    "dense times sparse": DENSE_TIMES_SPARSE,
+    "C transposed": generic(
+        ", ".join(f"affine_map<{m}>" for m in STORED_OTHERWISE["C transposed"]),
+        "parallel parallel reduction",
+        PRODUCT,
+        types=MATRIX,
+    ),
+    "rows scaled in a sum": ROW_SCALED,
+    "alpha and beta": prologue(),
+    "alpha and beta with columns": prologue(columns=True),
+    **{
+        f"pinned {name}": matvec(a=f"tensor<?x?xf32, #sparse_tensor.encoding<{{{encoding}}}>>")
+        for name, encoding in PINNED.items()
+        if "narrow" not in name
+    },
+}
+STRUCTURES: dict[str, Callable[[], sp.csr_array]] = {
+    "bands": lambda: hard()["bands"],
+    "one row of many blocks": lambda: hard()["one row of many blocks"],
+    "blocks": blocked,
+}
+
+
+@pytest.fixture
+def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 rows are enough for slices."""
+    monkeypatch.setattr(planner, "SLICED_ROWS", 64)
+
+
+def task_of(text: str, bound: dict[str, Any], sizes: dict[str, int]) -> tuple[planner.Task, Any]:
+    with context():
+        computation = read_kernel(text).computation
+        return make_task(bind(computation, bound, {k: n for k, n in sizes.items() if k in computation.size_names()}))
+
+
+@pytest.mark.usefixtures("small_is_large")
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_has_a_default_plan_that_is_right(name: str, structure: str, kernel_file: Write) -> None:
+    text, a = KERNELS[name], STRUCTURES[structure]()
+    bound = {"A": a, "alpha": 2.0, "beta": 0.5} if "alpha" in name else {"A": a}
+    with context():
+        sizes = {"K": 8} if "K" in read_kernel(text).computation.size_names() else {}
+    result = run(compile_file(kernel_file(text), bound, sizes).package, bound, sizes, verify=True)
+    assert result.check is not None
+    assert result.check.passed, result.check
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_is_large")
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_plans_by_structure_are_right_or_say_why_not(name: str, structure: str, kernel_file: Write) -> None:
+    text, a = KERNELS[name], STRUCTURES[structure]()
+    bound = {"A": a, "alpha": 2.0, "beta": 0.5} if "alpha" in name else {"A": a}
+    task, found = task_of(text, bound, {"K": 8})
+    sizes = {} if task.columns == 0 else {"K": 8}
+    for plan in planner.ranked(task, found, Target()):
+        try:
+            package = compile_file(kernel_file(text), bound, sizes, plan=plan.text()).package
+        except NotApplicable:
+            continue
+        result = run(package, bound, sizes, verify=True)
+        assert result.check is not None
+        assert result.check.passed, (plan.text(), result.check)
+
+
+def test_plans_of_small_matrices_are_of_the_kinds_that_large_ones_get(small_is_large: None, kernel_file: Write) -> None:
+    used = {
+        step.name
+        for structure in STRUCTURES.values()
+        for step in compile_file(kernel_file(matvec()), {"A": structure()}).plan.steps
+    }
+    assert {"slice-rows", "stage-entries", "jam-block-rows"} <= used
+
+
+@pytest.mark.parametrize(
+    ("text", "gathers", "row_terms"),
+    [
+        (matvec(), True, False),
+        (transposed_matvec(), True, False),
+        (ROW_SCALED, False, True),
+        (KERNELS["x unused"], False, False),
+        (KERNELS["a function of x"], True, False),
+        (prologue(), True, False),
+    ],
+)
+def test_what_a_task_says_of_what_is_read(text: str, gathers: bool, row_terms: bool) -> None:
+    task, _ = task_of(text, {"A": mixed()}, {})
+    assert (task.gathers, task.row_terms) == (gathers, row_terms)
+
+
 # --- What is refused ----------------------------------------------------------------------------------
 
 REFUSED = {
@@ -403,7 +511,11 @@ def test_the_column_that_marks_padding_is_refused(offsets: int, kernel_file: Wri
 
 
 def test_choices_that_do_not_exist() -> None:
-    for name, options in [("stage-entries", {"stage": "sums"}), ("slice-rows", {"offsets": "8"}), ("vectorize-entries", {"width": "3"})]:
+    for name, options in [
+        ("stage-entries", {"stage": "sums"}),
+        ("slice-rows", {"offsets": "8"}),
+        ("vectorize-entries", {"width": "3"}),
+    ]:
         with pytest.raises(PlanError, match="is not one of"):
             find(name).make(options)
 
@@ -475,7 +587,7 @@ def test_slices_hold_the_matrix(stored: tuple[Array, Array], height: int, window
     slots[:total] = lengths[made["rows"]]
     assert widest.tolist() == slots.reshape(-1, height).max(axis=1, initial=0).tolist()
     assert made["coordinates"].size == made["values"].size == made["starts"][-1]
-    wanted = [(columns[i:j].tolist(), values[i:j].tolist()) for i, j in zip(positions[:-1], positions[1:], strict=True)]
+    wanted = [(columns[i:j].tolist(), values[i:j].tolist()) for i, j in pairwise(positions)]
     assert unpacked(made, height, bits) == wanted
 
 
@@ -580,7 +692,8 @@ def test_blocks_cover_the_rows(lengths: list[int], entries: int, rows: int, thre
 
 
 @pytest.mark.parametrize(
-    "lengths", [[], [0], [0] * 5000, [1_000_000], [1, 1_000_000, 1], [0, 1_000_000, 0, 0, 129], [128] * 50, [129] * 50, [1] * 5000]
+    "lengths",
+    [[], [0], [0] * 5000, [1_000_000], [1, 1_000_000, 1], [0, 1_000_000, 0, 0, 129], [128] * 50, [129] * 50, [1] * 5000],
 )
 def test_blocks_of_extreme_rows(lengths: list[int]) -> None:
     check_blocks(lengths, 128, 256, 64)

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import matmul, matvec, transposed_matvec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparseditto.agent.features import Features, analyse, transposed
-from sparseditto.agent.planner import Task, default_plan
+from sparseditto.agent.planner import Task, default_plan, ranked
 from sparseditto.compiler.api import compile_file, read_plan, run
 from sparseditto.dialects.errors import InputError, PlanError
 from sparseditto.dialects.target import Target
@@ -504,6 +504,84 @@ def test_a_row_that_holds_the_others_up_is_cut(columns: int, cut: str) -> None:
     assert cut not in names(default_plan(task(columns=columns, plain_rows=False), skewed, Target()))
 
 
+def planned(
+    columns: int = 0, columns_of_matrix: int = 200_000, task_changes: dict[str, Any] | None = None, **changes: Any
+) -> Plan:
+    """The default plan for many rows of about ten entries; `changes` are features."""
+    given = {"rows": 200_000, "columns": columns_of_matrix, "entries": 2_000_000, "mean_row": 10.0}
+    wanted = task(columns=columns, shape=(200_000, columns_of_matrix), **(task_changes or {}))
+    return default_plan(wanted, features(**{**given, **changes}), Target())
+
+
+@pytest.mark.parametrize("columns", [0, 8])
+def test_rows_that_resemble_each_other_are_sliced(columns: int) -> None:
+    assert chosen(planned(columns, span=65_535), "slice-rows")["offsets"] == 16
+    assert chosen(planned(columns, span=65_536), "slice-rows")["offsets"] == 32
+
+
+def test_offsets_reach_as_far_as_the_slices_that_are_stored() -> None:
+    """Rows that are sorted stand beside others than they did."""
+    near = {"span": 100, "span_sorted": 70_000}
+    assert chosen(planned(padding=1.05, padding_sorted=1.0, **near), "slice-rows") == {"height": 32, "window": 1, "offsets": 16}
+    sorted_rows = chosen(planned(padding=1.4, padding_sorted=1.0, **near), "slice-rows")
+    assert (sorted_rows["window"], sorted_rows["offsets"]) == (1024, 32)
+    assert chosen(planned(padding=1.4, padding_sorted=1.0, span_sorted=100), "slice-rows")["offsets"] == 16
+
+
+@pytest.mark.parametrize("columns", [0, 8])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"padding": 9.0, "padding_sorted": 9.0},
+        {"entries": 2**31 - 1, "padding": 1.4, "padding_sorted": 1.4},
+        {"task_changes": {"one_sum": False}},
+        {"task_changes": {"plain_rows": False}},
+        {"task_changes": {"gathers": False}},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_sliced_is_not(changes: dict[str, Any], columns: int) -> None:
+    assert "slice-rows" in names(planned(columns, span=100))
+    assert "slice-rows" not in names(planned(columns, span=100, **changes))
+
+
+@pytest.mark.parametrize("count", [256, 65_536])
+def test_pinned_coordinates_that_may_all_be_taken_leave_no_mark(count: int) -> None:
+    pinned = {"choose_format": False}
+    assert "slice-rows" in names(planned(task_changes=pinned))
+    assert "slice-rows" in names(planned(task_changes={"choose_format": True}, columns_of_matrix=count))
+    assert "slice-rows" not in names(planned(task_changes=pinned, columns_of_matrix=count))
+
+
+def test_few_rows_are_not_sliced() -> None:
+    assert "slice-rows" not in names(planned(rows=1000, entries=10_000))
+
+
+def test_a_row_that_holds_up_others_is_staged_where_its_terms_allow_it() -> None:
+    skewed = {"entries": 1_000_000, "max_row": 190_000, "variation": 9.0, "padding": 30.0, "padding_sorted": 20.0}
+    assert "stage-entries" in names(planned(**skewed))
+    for change in ({"row_terms": True}, {"one_sum": False}, {"plain_rows": False}):
+        assert "stage-entries" not in names(planned(task_changes=change, **skewed))
+    assert "bin-rows" in names(planned(task_changes={"row_terms": True}, **skewed))
+
+
+def test_blocks_are_stored_only_where_the_format_is_free() -> None:
+    full = {"fill_8": 0.95, "fill_4": 0.95, "span": 100, "rows": 1000, "entries": 64_000, "mean_row": 64.0}
+    free = ranked(task(columns=32), features(**full), Target())
+    pinned = ranked(task(columns=32, choose_format=False), features(**full), Target())
+    assert any(chosen(plan, "set-encoding")["format"] == "bsr" for plan in free)
+    assert not any("set-encoding" in names(plan) for plan in pinned)
+
+
+@pytest.mark.parametrize("columns", [0, 1, 4, 8, 33, 64, 128, None])
+@pytest.mark.parametrize("known", [True, False])
+def test_ranked_plans_differ_and_begin_with_the_default(columns: int | None, known: bool) -> None:
+    found = features(span=10) if known else None
+    plans = ranked(task(columns=columns), found, Target())
+    assert plans[0] == default_plan(task(columns=columns), found, Target())
+    assert len({plan.digest() for plan in plans}) == len(plans)
+
+
 @pytest.mark.parametrize("columns", [0, 1])
 def test_one_column_is_shared_by_entries(columns: int) -> None:
     plan = default_plan(task(columns=columns), features(mean_row=50.0), Target())
@@ -578,3 +656,33 @@ def test_features_without_entries(shape: tuple[int, int]) -> None:
 
 def test_features_of_the_transposed(staircase: sp.csr_array) -> None:
     assert transposed(staircase) == analyse(sp.csr_array(staircase.T))
+
+
+def slices_of(lengths: list[int], window: int) -> list[list[int]]:
+    """Rows in slices of 32, sorted by falling length within windows."""
+    rows: list[int] = []
+    for start in range(0, len(lengths), window):
+        rows += sorted(range(start, min(start + window, len(lengths))), key=lambda row: -lengths[row] if window > 1 else 0)
+    return [rows[i : i + 32] for i in range(0, len(rows), 32)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    lengths=st.one_of(
+        st.lists(st.one_of(st.just(0), st.integers(0, 4), st.integers(0, 60)), max_size=100),
+        st.integers(1000, 1200).map(lambda n: [7 * i % 13 for i in range(n)]),
+    ),
+    seed=st.integers(0, 99),
+)
+def test_padding_and_spans_are_what_slices_have(lengths: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    columns = [np.sort(rng.choice(1000, size=n, replace=False)) for n in lengths]
+    starts = np.cumsum([0, *lengths])
+    a = sp.csr_array((np.ones(starts[-1]), np.concatenate([*columns, []]).astype(int), starts), (len(lengths), 1000))
+    f, total = analyse(a), sum(lengths)
+    for window, padding, span in ((1, f.padding, f.span), (1024, f.padding_sorted, f.span_sorted)):
+        slices = slices_of(lengths, window)
+        places = sum(32 * max(lengths[row] for row in rows) for rows in slices)
+        assert padding == (pytest.approx(places / total) if total else 1.0)
+        read = [[int(c) for row in rows for c in columns[row]] for rows in slices]
+        assert span == max((max(cs) - min(cs) + 1 for cs in read if cs), default=0)
