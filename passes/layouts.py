@@ -48,7 +48,7 @@ class Layout:
 
     def __init__(self, nest: LoopNest, where: str) -> None:
         self.nest, self.where = nest, where
-        self.entries = row_entries(nest, where)
+        self.entries = row_entries(nest, where, cut=False)
         ops = body_ops(self.entries.body)
         self.loads = [op for op in ops if reads_entry(op, self.entries.iv)]
         self.others = [op for op in ops if op not in self.loads]

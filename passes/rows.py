@@ -15,11 +15,11 @@ from sparseditto.passes.nest import WORKSPACE, Loop, LoopKind, LoopNest, Role, b
 from sparseditto.passes.rewrite import Values, clone_slice, combiner_of, depends, is_zero, require_plain
 
 
-def row_entries(nest: LoopNest, where: str) -> Loop:
+def row_entries(nest: LoopNest, where: str, cut: bool = True) -> Loop:
     """The reduction over a row's stored entries, of a nest whose outermost loop walks the rows.
 
     Raises `NotApplicable` unless rows are a dense level over a compressed one, the reduction is one sum (only those have
-    atomics), and nothing is scheduled yet.
+    atomics), and nothing is scheduled yet; where rows are to be `cut`, also for a sum that is rounded when it is stored.
     """
     require_plain(nest.outer, where)
     entries = next(iter(nest.reductions), None)
@@ -29,7 +29,7 @@ def row_entries(nest: LoopNest, where: str) -> Loop:
         raise NotApplicable("only sums can be cut", where=where)
     if len(nest.stores) != 1 or any(not loop.starts_at_zero_by_one() for loop in other_parallel(nest)):
         raise NotApplicable("the nest is scheduled already", where=where)
-    if entries.initial[0].type != nest.output.type.element_type:
+    if cut and entries.initial[0].type != nest.output.type.element_type:
         raise NotApplicable(
             f"the sum is carried in {entries.initial[0].type} and rounded to {nest.output.type.element_type} once; the pieces "
             "of a cut row would each be rounded",
@@ -166,7 +166,8 @@ def reads_entry(op: ir.OpView, position: ir.Value) -> bool:
     )
 
 
-PARTS = dict.fromkeys(("first", "last", "starts", "widths"), "positions") | {"offsets": "coordinates"}  # what arrays of recipes stand for
+# What arrays of recipes stand for.
+PARTS = dict.fromkeys(("first", "last", "starts", "widths"), "positions") | {"offsets": "coordinates"}
 
 
 def recipe_argument(func: ir.OpView, stored: Stored, recipe: Recipe, part: str, element: ir.Type | None = None) -> ir.Value:

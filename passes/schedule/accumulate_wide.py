@@ -64,7 +64,17 @@ class AccumulateWide(SchedulePass):
     relieves = (Bottleneck.ROUNDING,)
     consumes = (Resource.REGISTERS,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.TILES, Form.VECTORS, Form.JAMMED, Form.UNROLLED, Form.LANE_LOADS, Form.SEGMENTS, Form.BINS)
+    excludes = (
+        Form.THREADS,
+        Form.TILES,
+        Form.VECTORS,
+        Form.JAMMED,
+        Form.UNROLLED,
+        Form.LANE_LOADS,
+        Form.SEGMENTS,
+        Form.BINS,
+        Form.LISTED,
+    )
 
     type: str = option("the type that sums are carried in", default="f64", choices=("f64",))
 
@@ -194,6 +204,8 @@ def _is_known(op: ir.OpView) -> bool:
     if any(isinstance(t, ir.VectorType) for t in types):
         return False
     floats = any(isinstance(t, ir.FloatType) for t in types)
+    if op_name(op) == "arith.bitcast":
+        return False
     return not floats or op_name(op).startswith(("arith.", "math.", "scf.")) or op_name(op) in ("memref.load", "memref.store")
 
 

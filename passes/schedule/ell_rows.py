@@ -1,0 +1,121 @@
+"""`ell-rows`: all rows at one width, column by column (ELLPACK), so that neighbouring threads read neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import memref
+
+from sparseditto.dialects import builders as b
+from sparseditto.dialects.layouts import SLICE
+from sparseditto.dialects.target import Target
+from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.layouts import Entry, Layout, Walk, narrow_type
+from sparseditto.passes.nest import LoopNest
+from sparseditto.passes.registry import register
+from sparseditto.passes.rows import bits, stored_index
+from sparseditto.passes.schedule.diagonals import FACTORS
+
+
+@register
+@dataclass(frozen=True)
+class EllRows(SchedulePass):
+    """Store all rows as wide as the longest: the first entries of all rows, then their second ones.
+
+    The host packs them so (recipe `equal-rows`).  All threads make the same number of steps, which no array says row by row,
+    and read coordinates and values side by side with their neighbours.  Where a row has no entry any more, all bits of the
+    coordinate are set: the thread loads what coordinate 0 points to and takes no sum (a product with 0 would let a NaN
+    through).  With ``offsets=16`` coordinates are offsets from the least column of each 32 neighbouring rows.  This is the
+    format of ELLPACK (Rice and Boisvert, 1985).
+
+    Before::
+
+        scf.for %i = %c0 to %m step %c1 {
+          %s = scf.for %p = %lo to %hi step %c1 iter_args(%a = %zero) {
+            %j = memref.load %crd[%p]
+            %v = memref.load %val[%p]
+            ...
+          }
+          memref.store %s, %y[%i]
+        }
+
+    After::
+
+        scf.for %i = %c0 to %m step %c1 {
+          %w = memref.load %widths[%c0]
+          %width = arith.index_castui %w
+          %s = scf.for %k = %c0 to %width step %c1 iter_args(%a = %zero) {
+            %start = arith.muli %k, %m
+            %place = arith.addi %start, %i
+            %j = memref.load %coordinates[%place]
+            %v = memref.load %values[%place]
+            %inside = arith.cmpi ne, %j, %c-1
+            ...
+            %n = arith.addf %a, %t
+            %next = arith.select %inside, %n, %a
+            scf.yield %next
+          }
+          memref.store %s, %y[%i]
+        }
+
+    Leaves alone: what is done for one entry.
+    Refuses: what `slice-rows` refuses; at packing, more than `factor` places an entry, and 32 rows whose columns span 65,535 or
+    more with ``offsets=16``.
+    """
+
+    name: ClassVar[str] = "ell-rows"
+    relieves = (Bottleneck.COALESCING, Bottleneck.BANDWIDTH, Bottleneck.DIVERGENCE)
+    consumes = (Resource.PREPROCESSING,)
+    requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
+    excludes = (
+        Form.THREADS,
+        Form.TILES,
+        Form.VECTORS,
+        Form.ENTRY_VECTORS,
+        Form.JAMMED,
+        Form.UNROLLED,
+        Form.SEGMENTS,
+        Form.BINS,
+        Form.SLICES,
+        Form.NARROW,
+        Form.LISTED,
+    )
+    provides = (Form.SLICES,)
+
+    offsets: int = option("bits of a coordinate", default=32, choices=(16, 32))
+    factor: int = option("most places an entry that packing accepts", default=4, choices=FACTORS)
+
+    def run(self, nest: LoopNest, target: Target) -> None:
+        _EqualRows(self, nest).rebuild()
+
+
+class _EqualRows(Layout):
+    """The nest over rows of one width."""
+
+    def __init__(self, options: EllRows, nest: LoopNest) -> None:
+        super().__init__(nest, options.name)
+        narrow = narrow_type(self.coordinate, 16) if options.offsets == 16 else None
+        own = self.coordinate.results[0].type
+        width = 16 if narrow is not None else bits(own)
+        recipe = self.stored.recipe("equal-rows", factor=options.factor, bits=width)
+        self.widths = self.array(recipe, "widths")
+        self.bases = None if narrow is None else self.array(recipe, "bases")
+        self.columns, self.packed = self.array(recipe, "coordinates", narrow or own), self.value_array(recipe)
+
+    def walk(self, slot: ir.Value) -> Walk:
+        width = stored_index(memref.load(self.widths, [b.index(0)]))
+        base = None if self.bases is None else memref.load(self.bases, [b.div(slot, b.index(SLICE))])
+        return Walk(slot, b.index(0), width, b.index(1), base)
+
+    def entry(self, place: ir.Value, walk: Walk) -> Entry:
+        at = b.add(b.mul(place, self.nest.outer.upper), walk.row)
+        stored = memref.load(self.columns, [at])
+        known = {}
+        if self.packed is not None:
+            value = memref.load(self.packed, [at])
+            known = {load.results[0]: value for load in self.values}
+        coordinate, inside = self.unmarked(stored)
+        known[self.coordinate.results[0]] = self.absolute(coordinate, walk.base)
+        return Entry(known, inside)
