@@ -159,6 +159,7 @@ def test_torch_refusals(tensor: Any, message: str) -> None:
         from_object(tensor)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # that it is new, and not checked
 def test_torch_for_real() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     dense = torch.tensor(A.toarray())

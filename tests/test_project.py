@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "compiler": {"dialects", "passes", "agent", "compiler"},
 }
 # Nothing may need these to be imported, and each has its one place.
-OPTIONAL = {"pycuda": "compiler/runtimes", "litellm": "agent"}
+OPTIONAL = {"pycuda": "compiler/runtimes", "litellm": "agent", "matplotlib": "compiler"}
 FILES = sorted(path.relative_to(ROOT) for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py"))
 
 
