@@ -55,7 +55,7 @@ def skewed() -> sp.csr_array:
 
 
 def task(columns: int | None = 0, choose_format: bool = True) -> Task:
-    return Task(True, choose_format, columns, 4, "", (120, 90))
+    return Task(True, choose_format, columns, 4, shape=(120, 90))
 
 
 def space(columns: int | None = 0, matrix: sp.csr_array | None = None, choose_format: bool = True) -> Space:
@@ -115,15 +115,17 @@ def test_a_pinned_format_is_left_alone() -> None:
 
 
 def test_seeds_begin_with_the_default_and_cover_the_passes() -> None:
-    """Every registered pass that some legal plan can have is in a seed or one move from one."""
-    s = space(32, skewed())
-    found = s.seeds(500)
-    assert found[0] == default_plan(s.context.task, s.context.features, Target())
-    assert len({p.digest() for p in found}) == len(found)
-    near = {step.name for plan in found for move in s.moves(plan) for step in move.plan.steps}
+    """Every registered pass that some legal plan for SpMV or SpMM can have is in a seed or one move from one."""
+    near: set[str] = set()
+    for columns in (0, 128):
+        s = space(columns, skewed())
+        found = s.seeds(500)
+        assert found[0] == default_plan(s.context.task, s.context.features, Target())
+        assert len({p.digest() for p in found}) == len(found)
+        assert seeds(s.context.task, s.context.features, limit=5) == found[:5]
+        near |= {step.name for plan in found for move in s.moves(plan) for step in move.plan.steps}
     wanted = {name for name, cls in registry().items() if cls.kind in (Kind.SCHEDULE, Kind.MAPPING, Kind.REPRESENTATION)}
     assert wanted <= near
-    assert seeds(s.context.task, s.context.features, limit=5) == found[:5]
 
 
 def test_skewed_rows_are_balanced_first() -> None:
