@@ -53,25 +53,36 @@
 // CHECK-NEXT:              %[[N:.*]] = arith.addf %[[Y0]], %[[WHOLE]]
 // CHECK-NEXT:              memref.store %[[N]], %[[Y]][%[[R]]]
 
-// Whole rows: thread t takes the entries t and t + 64, with all loads ahead of what is staged.
+// Whole rows: the host says how many lanes a row has.  Where the first row of each group of lanes begins and ends is loaded first.
 // CHECK:             } else {
+// CHECK:               %[[SH:.*]] = memref.load %[[SHIFTS]][%[[BLOCK]]]
+// CHECK-NEXT:          %[[SHIFT:.*]] = arith.index_castui %[[SH]]
+// CHECK-NEXT:          %[[GROUPS:.*]] = arith.shrui %c64, %[[SHIFT]]
+// CHECK-NEXT:          %[[GROUP:.*]] = arith.shrui %[[T]], %[[SHIFT]]
+// CHECK:               %[[LO:.*]] = memref.load %{{.*}} : memref<?xindex>
+// CHECK:               %[[HI:.*]] = memref.load %{{.*}} : memref<?xindex>
+
+// Thread t takes the entries t and t + 64: coordinates, then values, then what they gather, then what is staged.
 // CHECK:               %[[STAGED:.*]] = "ditto.shared_buffer"() : () -> memref<128xf32, 3>
 // CHECK-NEXT:          %[[SOME:.*]] = arith.cmpi ult,
 // CHECK-NEXT:          scf.if %[[SOME]] {
-// CHECK-COUNT-6:         memref.load
+// CHECK-NEXT:            memref.load %{{.*}} : memref<?xi32>
+// CHECK-NEXT:            memref.load %{{.*}} : memref<?xi32>
+// CHECK:                 memref.load %[[VAL:.*]][%{{.*}}] : memref<?xf32>
+// CHECK-NEXT:            memref.load %[[VAL]][%{{.*}}] : memref<?xf32>
+// CHECK-NEXT:            memref.load %[[X]][%{{.*}}] : memref<?xf32>
+// CHECK-NEXT:            memref.load %[[X]][%{{.*}}] : memref<?xf32>
 // CHECK-NOT:             memref.load
 // CHECK:                 memref.store %{{.*}}, %[[STAGED]][%[[T]]]
 // CHECK-NEXT:            memref.store %{{.*}}, %[[STAGED]]
 // CHECK-NEXT:          }
 // CHECK-NEXT:          gpu.barrier
 
-// As many lanes a row as the host says sum up what is staged.  All threads make the same trips, so that all meet.
-// CHECK-NEXT:          %[[SH:.*]] = memref.load %[[SHIFTS]][%[[BLOCK]]]
-// CHECK-NEXT:          %[[SHIFT:.*]] = arith.index_castui %[[SH]]
-// CHECK-NEXT:          %[[GROUPS:.*]] = arith.shrui %c64, %[[SHIFT]]
-// CHECK-NEXT:          %[[GROUP:.*]] = arith.shrui %[[T]], %[[SHIFT]]
-// CHECK:               %[[TRIPS:.*]] = arith.ceildivui %{{.*}}, %[[GROUPS]]
-// CHECK-NEXT:          scf.for %{{.*}} = %c0 to %[[TRIPS]] step %c1 {
+// The lanes of a row sum up what is staged, and load ahead for the next row.  All threads make the same trips, so that all meet.
+// CHECK-NEXT:          %[[TRIPS:.*]] = arith.ceildivui %{{.*}}, %[[GROUPS]]
+// CHECK-NEXT:          scf.for %{{.*}} = %c0 to %[[TRIPS]] step %c1 iter_args(%[[FROM:.*]] = %[[LO]], %[[TO:.*]] = %[[HI]])
+// CHECK:                 %[[LO1:.*]] = memref.load %{{.*}} : memref<?xindex>
+// CHECK:                 %[[HI1:.*]] = memref.load %{{.*}} : memref<?xindex>
 // CHECK:                 %[[LANES:.*]] = arith.shli %c1, %[[SHIFT]]
 // CHECK:                 %[[P:.*]] = scf.for %[[E:.*]] = %{{.*}} to %{{.*}} step %[[LANES]] iter_args(%[[A:.*]] = %cst)
 // CHECK-NEXT:              %[[TERM:.*]] = memref.load %[[STAGED]][%[[E]]]
@@ -83,6 +94,7 @@
 // CHECK-NEXT:              %[[OLD:.*]] = memref.load %[[Y]][%[[I:.*]]]
 // CHECK-NEXT:              %[[NEW:.*]] = arith.addf %[[OLD]], %[[TOTAL]]
 // CHECK-NEXT:              memref.store %[[NEW]], %[[Y]][%[[I]]]
+// CHECK:                 scf.yield %[[LO1]], %[[HI1]]
 // CHECK:           } {mapping = [#gpu.thread<linear_dim_0>]}
 // CHECK-NEXT:    } {mapping = [#gpu.block<linear_dim_0>]}
 
@@ -96,6 +108,7 @@
 // ENTRIES-NOT:         memref.load
 // ENTRIES-COUNT-4:     memref.store
 // ENTRIES:           gpu.barrier
+// ENTRIES:             scf.for %{{.*}} iter_args
 // ENTRIES:             scf.for %[[E:.*]] = %{{.*}} iter_args
 // ENTRIES-NEXT:          %[[J:.*]] = memref.load %[[JS]][%[[E]]]
 // ENTRIES-NEXT:          %[[V:.*]] = memref.load %[[VS]][%[[E]]]

@@ -21,6 +21,7 @@ from sparseditto.passes.rewrite import (
     body_ops,
     clone_ops,
     clone_reduction,
+    clone_slice,
     clone_to,
     collective,
     combine,
@@ -75,7 +76,7 @@ class StageEntries(SchedulePass):
             memref.store %t0, %staged[%t]
             ...
             gpu.barrier
-            scf.for %k = %c0 to %trips step %c1 {
+            scf.for %k = %c0 to %trips step %c1 iter_args(...) {
               %part = scf.for %q = ... iter_args(%a = %zero) {
                 %e = memref.load %staged[%q]
                 ...
@@ -95,7 +96,16 @@ class StageEntries(SchedulePass):
     relieves = (Bottleneck.COALESCING, Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE, Bottleneck.LATENCY)
     consumes = (Resource.SHARED, Resource.SHUFFLE, Resource.ATOMICS, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.VECTORS, Form.ENTRY_VECTORS, Form.UNROLLED, Form.SEGMENTS, Form.BINS, Form.SLICES, Form.LISTED)
+    excludes = (
+        Form.THREADS,
+        Form.VECTORS,
+        Form.ENTRY_VECTORS,
+        Form.UNROLLED,
+        Form.SEGMENTS,
+        Form.BINS,
+        Form.SLICES,
+        Form.LISTED,
+    )
     provides = (Form.THREADS, Form.BLOCKS)
     removes = (Form.ROWS,)
 
@@ -180,22 +190,35 @@ class _Blocks:
     def _whole_rows(
         self, block: ir.Value, thread: ir.Value, first: ir.Value, last: ir.Value, row: ir.Value, end: ir.Value
     ) -> None:
-        staged = self._stage(thread, first, last)
-        gpu.barrier()
         shift = stored_index(memref.load(self.shifts, [block]))
         groups = arith.shrui(b.index(self.threads), shift)
         group = arith.shrui(thread, shift)
         lane = b.sub(thread, arith.shli(group, shift))
         count = b.sub(end, row)
 
-        def rows(trip: ir.Value, _: list[ir.Value]) -> tuple[ir.Value, ...]:
+        def place(trip: ir.Value) -> tuple[ir.Value, ir.Value]:
+            """The row of this thread's group in a trip, and whether there is one."""
             number = b.add(b.mul(trip, groups), group)
             inside = arith.cmpi(arith.CmpIPredicate.ult, number, count)
-            mine = b.add(row, arith.minui(number, b.sub(count, b.index(1))))
-            self._row(mine, lambda rest, values: self._sum_staged(rest, values, staged, (first, lane, shift, inside)))
-            return ()
+            return b.add(row, arith.minui(number, b.sub(count, b.index(1)))), inside
 
-        b.for_loop(b.index(0), b.ceildiv(count, groups), b.index(1), [], rows)
+        def bounds(trip: ir.Value) -> list[ir.Value]:
+            mine, _ = place(trip)
+            values: Values = {self.nest.outer.iv: mine}
+            return [clone_slice(bound, values) for bound in (self.entries.lower, self.entries.upper)]
+
+        def rows(trip: ir.Value, known: list[ir.Value]) -> list[ir.Value]:
+            mine, inside = place(trip)
+            own = dict(zip((self.entries.lower, self.entries.upper), known, strict=True))
+            where = (first, lane, shift, inside)
+            following = bounds(b.add(trip, b.index(1)))
+            self._row(mine, lambda rest, values: self._sum_staged(rest, {**values, **own}, staged, where))
+            return following
+
+        ahead = bounds(b.index(0))  # loaded while the entries are on their way, as those of each next row are
+        staged = self._stage(thread, first, last)
+        gpu.barrier()
+        b.for_loop(b.index(0), b.ceildiv(count, groups), b.index(1), ahead, rows)
 
     def _stage(self, thread: ir.Value, first: ir.Value, last: ir.Value) -> dict[ir.Value, ir.Value]:
         """Buffers in shared memory by the value of the body that they hold; every slot is written."""
@@ -208,7 +231,9 @@ class _Blocks:
         buffers = {value: _shared(self.options.entries, value.type) for value in held}
         some = arith.cmpi(arith.CmpIPredicate.ult, first, last)
         with b.if_then(some):
-            copies = [clone_ops(ops, {self.entries.iv: position}) for position in at]
+            copies: list[Values] = [{self.entries.iv: position} for position in at]
+            for op in ops:  # each of all entries, so that loads that do not wait for each other stand together
+                copies = [clone_ops([op], values) for values in copies]
             for place, values in zip(places, copies, strict=True):
                 for value, buffer in buffers.items():
                     memref.store(values[value], buffer, [place])
