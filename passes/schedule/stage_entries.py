@@ -76,7 +76,7 @@ class StageEntries(SchedulePass):
             memref.store %t0, %staged[%t]
             ...
             gpu.barrier
-            scf.for %k = %c0 to %trips step %c1 iter_args(...) {
+            ... scf.for %k = %c0 to %trips step %c1 iter_args
               %part = scf.for %q = ... iter_args(%a = %zero) {
                 %e = memref.load %staged[%q]
                 ...
