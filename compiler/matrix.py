@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tokenize
+import zipfile
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +19,11 @@ if TYPE_CHECKING:
 
 FORMATS = ".mtx and .tns (also .gz, .bz2 and .xz), .npz and .npy"  # that can be read
 INT32_MAX = int(np.iinfo(np.int32).max)
+NUMPY_REFUSALS = (
+    *(ValueError, TypeError, SyntaxError, KeyError, OverflowError, EOFError, NotImplementedError, RuntimeError),
+    *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""What NumPy raises when it reads a damaged file, beside `OSError`."""
 MAX_POSITIONS = 2**31
 """No array of positions may be longer than this."""
 MAX_IDLE_POSITIONS = 2**28

@@ -20,6 +20,7 @@ import numpy as np
 
 from sparseditto.compiler.matrix import (
     FORMATS,
+    NUMPY_REFUSALS,
     Matrix,
     as_real,
     check_real,
@@ -181,7 +182,7 @@ def _load_npz(path: Path) -> Matrix | Tensor:
                 if kind == "coo" and len(shape) > 2 and "coords" in file and "data" in file:
                     return _npz_tensor(np.asarray(file["coords"]), np.asarray(file["data"]), shape, where)
                 return from_parts(kind, shape, _npz_parts(file, kind, where), where)
-        except (ValueError, TypeError, SyntaxError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile) as e:
+        except NUMPY_REFUSALS as e:
             raise InputError(f"is no .npz file that can be read: {e}", where=where) from e
 
 

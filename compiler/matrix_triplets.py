@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparseditto.compiler.matrix import (
+    NUMPY_REFUSALS,
     Matrix,
     as_real,
     check_real,
@@ -62,7 +63,7 @@ def load_npy(path: Path) -> Array:
             array = np.load(stream, allow_pickle=False)
             if not isinstance(array, np.ndarray):
                 raise InputError("cannot be read as .npy: it is an .npz archive", where=where)
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError, MemoryError, OverflowError) as e:
+    except (*NUMPY_REFUSALS, OSError, MemoryError) as e:
         raise InputError(f"cannot be read as .npy: {getattr(e, 'strerror', None) or e}", where=where) from e
     return array
 

@@ -25,6 +25,7 @@ import hashlib
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparseditto.compiler.dtypes import HALVES, as_bits, dtype_of
-from sparseditto.compiler.matrix import Matrix, check_shape, counted, index_dtype
+from sparseditto.compiler.matrix import NUMPY_REFUSALS, Matrix, check_shape, counted, index_dtype
 from sparseditto.compiler.matrix_tensor import Tensor, make_tensor
 from sparseditto.compiler.packing import VALUE_TYPES, Packed, check_encoding, pack, pack_tensor, unpack, unpack_tensor
 from sparseditto.dialects.encoding import Encoding, Level, named_encoding
@@ -171,18 +172,19 @@ def is_packed(archive: Mapping[str, Any]) -> bool:
 
 def load_packed(path: Path) -> PackedFile:
     """Read a packed file and check it.  Raises `InputError` when it is damaged, or no packed file."""
-    import zipfile
-    import zlib
-
     where = str(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if isinstance(archive, np.ndarray) or not is_packed(archive):
+        with path.open("rb") as stream:
+            if not zipfile.is_zipfile(stream):
                 raise InputError("is no packed file; sparseditto pack writes one", where=where)
-            return read_packed(archive, where)
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as archive:
+                if not is_packed(archive):
+                    raise InputError("is no packed file; sparseditto pack writes one", where=where)
+                return read_packed(archive, where)
     except OSError as e:
         raise InputError(f"cannot be read: {e.strerror or e}", where=where) from e
-    except (ValueError, TypeError, KeyError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as e:
+    except NUMPY_REFUSALS as e:
         raise InputError(f"is no packed file that can be read: {e}", where=where) from e
 
 

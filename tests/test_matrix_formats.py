@@ -163,6 +163,7 @@ def test_tns_cut_short(tmp_path: Path, compress: Any) -> None:
         load(write(tmp_path, compress(TEXT.encode() * 50)[:-9], "t.tns.xz"))
 
 
+@pytest.mark.filterwarnings("ignore:Reading .*npy")  # a header that only Python 2 writes
 @given(
     edits=st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=3), st.integers(0, 4)), min_size=1, max_size=3),
     suffix=st.sampled_from([".tns", ".tns.gz", ".npy", ".npz"]),

@@ -607,6 +607,7 @@ def test_npz_that_claims_too_much(tmp_path: Path) -> None:
         load_matrix(tmp_path / "a.npz")
 
 
+@pytest.mark.filterwarnings("ignore:Reading .*npy")  # a header that only Python 2 writes
 @given(
     edits=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=6),
     kind=st.sampled_from(["csr", "coo", "bsr", "dia"]),
