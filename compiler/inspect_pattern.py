@@ -231,7 +231,8 @@ class _Offsets:
         self.below, self.above = max(-int(offset.min()), 0), max(int(offset.max()), 0)
         self.main = int(np.count_nonzero(offset == 0))
         if rows + columns > MAX_FILL * (csr.nnz + 2**14):
-            self.occupied = int(np.unique(offset).size)
+            offset.sort()
+            self.occupied = 1 + int(np.count_nonzero(np.diff(offset)))
             return
         offset += rows - 1
         seen = np.zeros(rows + columns - 1, dtype=bool)
@@ -273,7 +274,8 @@ def count_blocks(csr: csr_array, size: int) -> int:
     place = csr.indices // size
     if block_columns > MAX_FILL * (csr.nnz + 2**14):  # a transposed matrix would have far more rows than entries
         row = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-        return int(np.unique(np.stack([row, place]), axis=1).shape[1])
+        order = np.lexsort((place, row))
+        return 1 + int(np.count_nonzero(np.diff(row[order]) | np.diff(place[order]))) if order.size else 0
     blocks = csr_array((np.ones(place.size, np.int8), place, starts), shape=(starts.size - 1, block_columns))
     turned = blocks.tocsc()  # sorts the entries of each column by row, so that those of one block are neighbours
     fresh = np.ones(place.size, dtype=bool)

@@ -294,8 +294,13 @@ def _from_compressed(
     dtype = index_dtype(shape, data.size)
     parts = (as_real(data), np.ascontiguousarray(indices, dtype), np.ascontiguousarray(starts, dtype))
     container = {"csr": csr_array, "csc": csc_array, "bsr": bsr_array}[kind]
-    csr, summed = make_canonical(container(parts, shape=shape).tocsr())
+    given = container(parts, shape=shape)
+    in_order = bool(given.has_sorted_indices)
+    csr, summed = make_canonical(given.tocsr())
     notes: tuple[str, ...] = (f"{counted(spare, 'entry', 'entries')} beyond the last position ignored",) if spare else ()
+    notes += (
+        () if in_order else (f"array 'indices' was not in order within {'columns' if kind == 'csc' else 'rows'}, and is now",)
+    )
     zeros = data.size - np.count_nonzero(data) if kind == "bsr" else 0
     if zeros:
         notes += (f"{counted(zeros, 'zero', 'zeros')} in blocks kept as stored entries",)

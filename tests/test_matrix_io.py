@@ -502,7 +502,8 @@ def test_npz_is_made_canonical(tmp_path: Path) -> None:
     matrix = load_matrix(save(tmp_path / "a.npz", **parts))
     check_canonical(matrix)
     assert matrix.csr.toarray().tolist() == [[2, 0, 5], [0, 8, 0]]
-    assert matrix.notes == ("1 entry beyond the last position ignored", "1 duplicate entry was summed")
+    unsorted = "array 'indices' was not in order within rows, and is now"
+    assert matrix.notes == ("1 entry beyond the last position ignored", unsorted, "1 duplicate entry was summed")
 
 
 def test_npz_wide_indices(tmp_path: Path) -> None:
@@ -641,9 +642,16 @@ def test_from_scipy_shares_or_copies() -> None:
     arrays = [untidy.data.copy(), untidy.indices.copy(), untidy.indptr.copy()]
     matrix = from_scipy(untidy)
     assert matrix.csr.toarray().tolist() == [[2, 0, 5]]
-    assert matrix.notes == ("1 duplicate entry was summed",)
+    assert matrix.notes == ("array 'indices' was not in order within rows, and is now", "1 duplicate entry was summed")
     for array, before in zip((untidy.data, untidy.indices, untidy.indptr), arrays, strict=True):
         assert np.array_equal(array, before)
+
+
+def test_order_is_said() -> None:
+    columns = sp.csc_array((np.array([1.0, 2]), np.array([1, 0]), np.array([0, 2])), shape=(2, 1))
+    assert from_scipy(columns).notes == ("array 'indices' was not in order within columns, and is now",)
+    assert from_scipy(columns).csr.toarray().tolist() == [[2], [1]]
+    assert from_scipy(EXAMPLE.tocsc()).notes == ()
 
 
 def test_flags_are_not_believed() -> None:
