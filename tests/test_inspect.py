@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import importlib.util
+import io
 import json
+import lzma
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +22,7 @@ import scipy.sparse as sp
 from conftest import MATRICES, SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.io import mmwrite
 
 from sparseditto.compiler.cli import main as sparseditto_main
 from sparseditto.compiler.cli.common import run_and_report
@@ -25,7 +32,7 @@ from sparseditto.compiler.inspect_plots import histogram_text, raster, spy_count
 from sparseditto.compiler.matrix import Matrix
 from sparseditto.compiler.matrix_io import from_scipy
 from sparseditto.compiler.matrix_tensor import Tensor, make_tensor
-from sparseditto.compiler.packed_io import pack_source, packed_format
+from sparseditto.compiler.packed_io import pack_source, packed_format, save_packed
 from sparseditto.compiler.packing import pack
 from sparseditto.dialects.errors import InputError
 
@@ -314,6 +321,48 @@ def test_inspect(run: Run) -> None:
     for line in ("matrix: 69 x 67, 2145 entries, density 0.464", "values: float64, ", "CSR 16 ", "SELL-32 sorted", "entries:"):
         assert line in out
     assert max(map(len, out.rsplit("rows by their number of entries:", 1)[1].splitlines())) <= 60
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8", "latin-1"])
+def test_inspect_without_a_terminal(run: Run, encoding: str) -> None:
+    command = [sys.executable, "-m", "sparseditto.compiler.cli.main", "inspect", "a.npz"]
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, capture_output=True, check=True, env=environment, stdin=subprocess.DEVNULL, timeout=60)
+    lines = done.stdout.decode(encoding).split("rows by their number of entries:")[1].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert done.stdout.isascii() == (encoding != "utf-8")
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize("suffix", [".mtx", ".mtx.gz", ".mtx.bz2", ".mtx.xz", ".tns", ".tns.gz", ".npz", ".npy", "packed.npz"])
+def test_files_cut_short(run: Run, suffix: str) -> None:
+    """Of every type, at every place: a message and exit code 2, or a number that the cut has shortened."""
+    whole = files_of_every_type(Path())[suffix].read_bytes()
+    for end in [*range(0, len(whole) - 1, max(len(whole) // 40, 1)), len(whole) - 2]:
+        Path(f"cut{suffix}").write_bytes(whole[:end])
+        code, out, err = run("inspect", f"cut{suffix}")
+        assert code == 2 or (code == 0 and suffix in (".mtx", ".tns")), f"{end} bytes of {len(whole)}"
+        assert bool(out) == (code == 0)
+        assert code == 0 or err.startswith(f"sparseditto: bad-input: cut{suffix}")
+
+
+def files_of_every_type(folder: Path) -> dict[str, Path]:
+    """A file of each type with the same matrix (or a tensor)."""
+    csr = MATRICES["staircase"]()
+    texts = {".mtx": io.BytesIO(), ".tns": io.BytesIO(b"".join(b"%d 2 %d 1.5\n" % (k, k + 7) for k in range(1, 60)))}
+    mmwrite(texts[".mtx"], csr)
+    compressed = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+    found = {}
+    for kind, text in texts.items():
+        for suffix, compress in ({"": bytes} | compressed).items():
+            found[kind + suffix] = folder / f"whole{kind}{suffix}"
+            found[kind + suffix].write_bytes(compress(text.getvalue()))
+    coo = csr.tocoo()
+    found |= {suffix: folder / f"whole{suffix}" for suffix in (".npz", ".npy", "packed.npz")}
+    sp.save_npz(found[".npz"], csr)
+    np.save(found[".npy"], np.array([coo.row, coo.col, coo.data]).T)
+    save_packed(found["packed.npz"], pack_source(from_scipy(csr), packed_format("csr"), "float64"))
+    return found
 
 
 def test_inspect_as_json(run: Run) -> None:
