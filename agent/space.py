@@ -93,7 +93,7 @@ class Space:
         """Every legal plan one change away, once.
 
         A change is an option one choice further, columns traded for lanes, a pass replaced, added, removed or moved, or the
-        matrix split in two parts that are scheduled alike.
+        matrix split in two parts that are scheduled alike but for how the rows of the second are mapped.
         """
         found: dict[str, Move] = {}
         steps = plan.steps
@@ -153,12 +153,21 @@ class Space:
                         yield added, f"+{helper.name}+{variant}", f"+{cls.name}"
 
     def _splits(self, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
-        """The matrix in parts, each with the passes that it has now."""
+        """The matrix in parts, each with the passes that it has now, or the second with its rows mapped in another way."""
         turns = [cls() for cls in self._passes.values() if cls.starts_part]
         for cls in self._absent(steps):
             if turns and Form.PARTS in cls.provides:
                 for variant, k in product(self.variants(cls), range(len(steps) + 1)):
-                    yield (*steps[:k], variant, *steps[k:], turns[0], *steps[k:]), f"+{variant}", f"+{cls.name}"
+                    for second in (steps[k:], *self._mapped_otherwise(steps[k:])):
+                        yield (*steps[:k], variant, *steps[k:], turns[0], *second), f"+{variant}", f"+{cls.name}"
+
+    def _mapped_otherwise(self, steps: Steps) -> Iterator[Steps]:
+        """The steps with the rows mapped by each other pass, with what that suggests first."""
+        for k, step in enumerate(steps):
+            for cls in self._absent(steps) if Form.THREADS in step.provides else ():
+                if Form.THREADS in cls.provides:
+                    rest = [s for s in steps[k + 1 :] if not set(s.provides) & set(cls.provides)]
+                    yield (*steps[:k], *self.variants(cls)[:1], *rest)
 
     def _absent(self, steps: Steps) -> list[type[Pass]]:
         """Passes that some part of the matrix lacks."""

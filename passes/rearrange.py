@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import memref
 
 from sparseditto.dialects import builders as b
-from sparseditto.dialects.binding import argument_attribute, defining_op, op_name
+from sparseditto.dialects.binding import argument_attribute, defining_op, op_name, walk
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.recipes import Recipe
 from sparseditto.passes.layouts import erase_unused
@@ -123,7 +123,11 @@ class Rearranged:
             upper = outer.upper if self.order is None else memref.dim(self.order, b.index(0))
             b.for_loop(outer.lower, upper, outer.step, [], body)
         erase_unused(made[0])
-        return made[0].owner.opview
+        loop: ir.OpView = made[0].owner.opview
+        # Outside, since passes compute anew only what depends on the row, and use the rest as it is.
+        for constant in [op for op in walk(loop) if op_name(op) == "arith.constant"]:
+            constant.operation.move_before(loop.operation)
+        return loop
 
     def _row(self, slot: ir.Value, finish: Finish | None) -> None:
         row = slot if self.order is None else stored_index(memref.load(self.order, [slot]))

@@ -63,7 +63,15 @@ class AccumulateRegisters(SchedulePass):
     relieves = (Bottleneck.BANDWIDTH, Bottleneck.LATENCY)
     consumes = (Resource.REGISTERS,)
     requires = (Form.ROWS,)
-    excludes = (Form.THREADS, Form.VECTORS, Form.ENTRY_VECTORS, Form.UNROLLED, Form.SEGMENTS)
+    excludes = (
+        Form.THREADS,
+        Form.VECTORS,
+        Form.ENTRY_VECTORS,
+        Form.UNROLLED,
+        Form.SEGMENTS,
+        Form.PARTS,
+        Form.REORDERED,
+    )
     provides = (Form.REGISTER_ACCUMULATION,)
 
     def run(self, nest: LoopNest, target: Target) -> None:
