@@ -27,7 +27,7 @@ from sparseditto.compiler.records import Records, Trial
 from sparseditto.compiler.tuning import ONE_THREAD, code_digest, package_identity, plugin_files
 from sparseditto.compiler.workers import Done, Job, Pool, gather
 from sparseditto.dialects.errors import PlanError
-from sparseditto.passes.base import Bottleneck
+from sparseditto.passes.base import Bottleneck, Pass
 from sparseditto.passes.plan import Plan
 
 COMPILE_LIMIT_S = 20.0
@@ -36,6 +36,9 @@ ROUNDS = 6  # for those that may be the best; the final timing, beside the basel
 SPARE = 8  # plans that are compiled ahead beyond those that the budget measures first: about half are refused
 SORTED_NS = 150.0  # an entry, to sort a matrix into another format …
 SLICED_NS = 60.0  # … or to store its rows in slices …
+ORDERED_NS = 50.0  # … or to put rows or columns in another order …
+GRAPH_NS = 500.0  # … that the graph of the matrix gives …
+PARTED_NS = 20.0  # … or to take two parts …
 PACK_S = 2.0  # … and the most that a candidate may take for it
 STEP_NS = 30.0  # a multiply-add of a lane that walks a long row alone …
 WALK_S = 0.5  # … and the most that a candidate may take for that
@@ -388,8 +391,15 @@ def worse_by_design(plan: Plan, base: Plan) -> str:
 def pack_seconds(plan: Plan, features: Features) -> float:
     """About what it takes to store the entries in another order than CSR has them; 0 where the plan does not."""
     sorted_anew = any(step.options().get("format", "csr") != "csr" for step in plan.steps)
-    sliced = any(step.name == "slice-rows" for step in plan.steps)
-    return features.entries * (SORTED_NS if sorted_anew else SLICED_NS if sliced else 0.0) * 1e-9
+    nanoseconds = sum(map(_pack_ns, plan.steps)) + (SORTED_NS if sorted_anew else 0.0)
+    return features.entries * nanoseconds * 1e-9
+
+
+def _pack_ns(step: Pass) -> float:
+    """What the recipe of a step takes an entry."""
+    if step.name == "reorder":
+        return GRAPH_NS if step.options()["rows"] == "rcm" else ORDERED_NS
+    return {"slice-rows": SLICED_NS, "partition": PARTED_NS}.get(step.name, 0.0)
 
 
 def walk_seconds(plan: Plan, features: Features, task: Task) -> float:
