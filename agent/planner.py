@@ -25,6 +25,7 @@ RESIDENT_THREADS = 2048  # of a multiprocessor
 SLICED_ROWS = 1 << 16  # rows: fewer threads, one a row, leave too much of the GPU idle
 SLICED_MEAN = 100.0  # entries a row: one thread takes too long for more
 PADDING = 1.5  # places over entries, up to which slices are worth their padding
+EMPTY = 0.5  # share of rows without entries, from which a list of the others is worth its reading
 MOST_PLACES = 2**31 - 1
 MARKED = (1 << 8, 1 << 16)  # columns, for which coordinates of 8 or 16 bits leave none that could mark padding
 MOST_TILES = 9  # columns that a lane holds: so many sums, and the loads of UNROLL entries
@@ -33,7 +34,20 @@ L1_BYTES = 160 * 1024  # of the L1 cache that a tile of dense columns may fill
 TILE_REUSE = 32  # entries of a column of the matrix, from which such a tile is worth reading the entries again
 SMALL = 500_000  # entries
 LARGE = 2_000_000  # entries that keep the GPU busy for long
-_UNKNOWN = Features(RESIDENT, RESIDENT, 8 * RESIDENT, 8.0, 8, 0.0, 0.0, padding=float("inf"), padding_sorted=float("inf"))
+_NONE = float("inf")  # padding that no layout is worth
+_UNKNOWN = Features(
+    RESIDENT,
+    RESIDENT,
+    8 * RESIDENT,
+    8.0,
+    8,
+    0.0,
+    0.0,
+    padding=_NONE,
+    padding_sorted=_NONE,
+    ell_padding=_NONE,
+    diagonal_padding=_NONE,
+)
 
 
 @dataclass(frozen=True)
@@ -151,6 +165,25 @@ class _SpMV:
         yield self._shared(_power_of_two(self.lanes / 2))
         if self.sliceable:
             yield from self._sliced()
+        yield from self._stored()
+
+    def _stored(self) -> Iterator[list[Pass]]:
+        """Entries stored in fewer bytes than CSR has, or without the rows that have none."""
+        f = self.f
+        if not self.cuttable or f is _UNKNOWN:
+            return
+        tail = [_make("rows-to-threads"), _make("unroll", factor=8, tail="halves")]
+        if _fits_diagonals(self.task, f):
+            yield [_make("diagonals"), *tail]
+        if f.equal_values:
+            yield [_make("uniform-values"), *([_slices(f, 32), *tail] if self.sliceable else self._shared(self.lanes))]
+        if self.sliceable and f.ell_padding <= PADDING:
+            yield [_make("ell-rows", offsets=16 if f.span < 1 << 16 else 32), *tail]
+        if (bits := _narrow(self.task, f)) is not None:
+            yield [_make("narrow-coordinates", bits=bits), *self._shared(self.lanes)]
+        if f.empty_rows >= EMPTY:
+            lanes = _power_of_two(f.mean_row / (1 - f.empty_rows) / 3.3) if f.empty_rows < 1 else 1
+            yield [_make("nonempty-rows"), *self._shared(lanes)]
 
     def _blocked(self) -> Iterator[list[Pass]]:
         """Rows of blocks: a coordinate for many entries."""
@@ -262,6 +295,10 @@ class _SpMM:
         yield replace(whole, extra="vectorize-entries").passes()
         for layout in others[soon:]:
             yield layout.passes()
+        if self._cuttable and _fits_diagonals(self.task, self.f):
+            yield replace(whole, segment=0, slices=_make("diagonals"), unroll=UNROLL, tail="halves").passes()
+        if self._cuttable and self.f.equal_values:
+            yield [_make("uniform-values"), *best.passes()]
 
     def _blocked(self) -> Iterator[list[Pass]]:
         """Rows of blocks: what a block's columns point to is loaded once for all of its rows, each with sums of its own."""
@@ -393,6 +430,18 @@ def _slices(f: Features, height: int) -> Pass:
     """Slices with rows sorted where that saves padding, and 16-bit offsets where they reach."""
     window, span = (1, f.span) if f.padding <= 1.1 * f.padding_sorted else (WINDOW, f.span_sorted)
     return _make("slice-rows", height=height, window=window, offsets=16 if span < (1 << 16) else 32)
+
+
+def _fits_diagonals(task: Task, f: Features) -> bool:
+    """Whether diagonals with their padding are fewer bytes than coordinates and values."""
+    return task.gathers and f.entries > 0 and f.diagonal_padding * task.element_bytes < 4 + task.element_bytes
+
+
+def _narrow(task: Task, f: Features) -> int | None:
+    """Bits of an offset from the first column of a row, where they are fewer than `_encoding` stores."""
+    extent = task.shape[1 if task.rows_first else 0]
+    stored = 16 if extent is not None and extent <= 1 << 16 else 32
+    return next((bits for bits in (8, 16) if bits < stored and 0 < f.row_span <= 1 << bits), None) if task.gathers else None
 
 
 def _power_of_two(limit: float, least: int = 1, most: int = 32) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, memref
 
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import op_name
@@ -43,8 +44,11 @@ class Entry:
 class Layout:
     """A nest on its way to another layout.  Subclasses say `walk` and `entry`; all is refused before anything is changed.
 
-    `coordinate` is the load of an entry's column, `values` are the loads of its value (one, or none where it is not read).
+    `coordinate` is the load of an entry's column, `values` are the loads of its value (one, or none where it is not read);
+    `needs` says what is missing where no column is read.
     """
+
+    needs: ClassVar[str] = "no column is read, which the layout must give"
 
     def __init__(self, nest: LoopNest, where: str) -> None:
         self.nest, self.where = nest, where
@@ -61,7 +65,7 @@ class Layout:
     def _coordinate(self) -> ir.OpView:
         found = [load for load in self.loads if buffer_part(root_buffer(load.operands[0])) == "coordinates"]
         if len(found) != 1:
-            raise NotApplicable("no column is read, which the layout must give", where=self.where)
+            raise NotApplicable(self.needs, where=self.where)
         return found[0]
 
     # --- What a layout says -------------------------------------------------------------------------------
@@ -119,12 +123,19 @@ class Layout:
         """The array of the values; None where the nest reads none."""
         return self.array(recipe, "values", self.values[0].results[0].type) if self.values else None
 
-    def unmarked(self, coordinate: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """A coordinate, 0 where all its bits are set, and whether they are not: such a place has no entry."""
+    def marked_entry(self, columns: ir.Value, values: ir.Value | None, at: ir.Value, walk: Walk) -> Entry:
+        """What stands at a place of arrays in which all bits of a column are set where there is no entry."""
+        coordinate = memref.load(columns, [at])
+        known: Values = {}
+        if values is not None:
+            value = memref.load(values, [at])
+            known = {load.results[0]: value for load in self.values}
         inside = arith.cmpi(arith.CmpIPredicate.ne, coordinate, arith.constant(coordinate.type, -1))
-        return arith.select(inside, coordinate, arith.constant(coordinate.type, 0)), inside
+        coordinate = arith.select(inside, coordinate, arith.constant(coordinate.type, 0))
+        known[self.coordinate.results[0]] = self._absolute(coordinate, walk.base)
+        return Entry(known, inside)
 
-    def absolute(self, coordinate: ir.Value, base: ir.Value | None) -> ir.Value:
+    def _absolute(self, coordinate: ir.Value, base: ir.Value | None) -> ir.Value:
         """A stored coordinate, an offset from `base` where there is one, as the operand's own array has it."""
         if base is None:
             return coordinate

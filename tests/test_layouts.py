@@ -19,13 +19,17 @@ from test_new_schedules import alternating, banded, checked, compiled, each_chec
 from test_scalars import prologue
 from test_schedules import mixed, of_lengths
 
+from sparseditto.agent.features import Features, analyse
+from sparseditto.agent.planner import Task, ranked
 from sparseditto.compiler.api import bind_package, compile_file, run
 from sparseditto.compiler.dtypes import dtype_of
 from sparseditto.compiler.execute import prepare
 from sparseditto.dialects.errors import InputError, NotApplicable, PlanError
 from sparseditto.dialects.layouts import equal_rows, listed_rows, one_value, row_diagonals, row_offsets
 from sparseditto.dialects.recipes import Recipe
+from sparseditto.dialects.target import Target
 from sparseditto.passes.plan import Plan
+from sparseditto.passes.registry import registry
 
 Write = Callable[[str], Path]
 ANY = 1 << 20  # places an entry
@@ -430,3 +434,73 @@ def test_coordinates_that_are_narrow_already(kernel_file: Write) -> None:
 def test_listed_rows_take_no_dense_columns(kernel_file: Write) -> None:
     with pytest.raises(NotApplicable, match=r"dcsr.* takes them"):
         compiled(kernel_file(matmul()), LISTED[0], sizes={"K": 4})
+
+
+# --- What the planner reads ---------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=100)
+@given(a=matrices())
+def test_features_are_what_packing_finds(a: sp.csr_array) -> None:
+    f, positions, places = analyse(a), a.indptr.astype(np.int64), max(a.nnz, 1)
+    made = row_diagonals(positions, a.indices, a.data, ANY)
+    assert f.diagonals == made["offsets"].size
+    assert f.diagonal_padding == (made["values"].size / places if a.nnz else 1.0)
+    assert f.ell_padding == (equal_rows(positions, a.indices, a.data, ANY, 32)["values"].size / places if a.nnz else 1.0)
+    offsets = row_offsets(positions, a.indices, 16)["coordinates"]
+    assert f.row_span == (int(offsets.max()) + 1 if a.nnz else 0)
+    assert f.equal_values == (np.unique(bits_of(a.data)).size == 1)
+
+
+def test_diagonals_of_many_rows_are_counted_where_they_are_few() -> None:
+    assert analyse(banded(9000, 5)).diagonals == 5
+    scattered = sp.csr_array(sp.random_array((9000, 9000), density=0.0005, rng=np.random.default_rng(0)))
+    f = analyse(scattered)
+    assert f.diagonal_padding > 8
+    assert f.diagonals <= 17_999
+
+
+def plans_of(a: sp.csr_array, columns: int = 0) -> list[str]:
+    shape = (a.shape[0], a.shape[1])
+    task = Task(rows_first=True, choose_format=True, columns=columns, element_bytes=4, shape=shape)
+    return [plan.text() for plan in ranked(task, analyse(a), Target())]
+
+
+@pytest.mark.parametrize("columns", [0, 16])
+def test_plans_for_layouts_fit_their_matrices(columns: int, kernel_file: Write) -> None:
+    """What is proposed for a matrix packs, and gives the right result."""
+    text = kernel_file(matmul(fill=0.0) if columns else matvec(fill=0.0))
+    sizes = {"K": columns} if columns else {}
+    wanted = {"diagonals": banded(300), "uniform-values": ones(banded(300))}
+    if not columns:
+        wanted |= {"narrow-coordinates": banded(300), "ell-rows": banded(300), "nonempty-rows": of_lengths([0] * 90 + [3, 1])}
+    for name, a in wanted.items():
+        found = [plan for plan in plans_of(a, columns) if f",{name}" in plan]
+        assert found, name
+        for plan in found:
+            checked(compile_file(text, plan=plan, sizes=sizes).package, a)
+
+
+def test_plans_for_other_matrices_have_no_layouts() -> None:
+    scattered = sp.csr_array(sp.random_array((2000, 2000), density=0.01, rng=np.random.default_rng(0)))
+    for name in ("diagonals", "uniform-values", "nonempty-rows", "ell-rows", "narrow-coordinates"):
+        assert not any(f",{name}" in plan for columns in (0, 16) for plan in plans_of(scattered, columns)), name
+
+
+def test_candidates_of_a_search_fit_the_matrix() -> None:
+    class Context:
+        def __init__(self, features: Features | None) -> None:
+            self.features, self.task = features, Task(rows_first=True, choose_format=True, columns=0, element_bytes=4)
+
+    band, other = Context(analyse(ones(banded(300)))), Context(analyse(of_lengths([0] * 50 + [200, 3], 70_000)))
+    proposed = {
+        name: [len(registry()[name].candidates(context)) for context in (band, other, Context(None))]  # type: ignore[attr-defined]
+        for name in ("diagonals", "ell-rows", "narrow-coordinates", "uniform-values", "nonempty-rows")
+    }
+    assert proposed == {
+        "diagonals": [1, 0, 0],
+        "ell-rows": [2, 0, 0],
+        "narrow-coordinates": [2, 0, 0],
+        "uniform-values": [1, 0, 0],
+        "nonempty-rows": [0, 2, 0],
+    }

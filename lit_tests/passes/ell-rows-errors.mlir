@@ -78,7 +78,7 @@ func.func @maximum(%A: tensor<?x?xf32, #MAXIMUM> {ditto.name = "A"}, %x: memref<
 #VALUES = #sparse_tensor.encoding<{map = (i, j) -> (i : dense, j : compressed), posWidth = 32, crdWidth = 32}>
 
 // A mark stands in a column.
-// CHECK: ditto-opt: not-applicable: ell-rows: no column is read, which the layout must give
+// CHECK: ditto-opt: not-applicable: ell-rows: no column is read, where a mark could say that a row has no entry
 func.func @values(%A: tensor<?x?xf32, #VALUES> {ditto.name = "A"}, %x: memref<?xf32>, %y: memref<?xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mlir import ir
 from mlir.dialects import arith, memref
@@ -89,6 +89,12 @@ class Diagonals(SchedulePass):
     provides = (Form.SLICES,)
 
     factor: int = option("most places an entry that packing accepts", default=4, choices=FACTORS)
+
+    @classmethod
+    def candidates(cls, context: Any) -> tuple[Diagonals, ...]:
+        """Where diagonals have few places without an entry."""
+        features = context.features
+        return (cls(),) if features is not None and features.diagonal_padding <= cls.factor else ()
 
     def run(self, nest: LoopNest, target: Target) -> None:
         _Diagonals(self, nest).rebuild()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mlir import ir
 from mlir.dialects import memref
@@ -87,12 +87,22 @@ class EllRows(SchedulePass):
     offsets: int = option("bits of a coordinate", default=32, choices=(16, 32))
     factor: int = option("most places an entry that packing accepts", default=4, choices=FACTORS)
 
+    @classmethod
+    def candidates(cls, context: Any) -> tuple[EllRows, ...]:
+        """Where the longest row is not much longer than the mean; offsets where 32 rows read columns near each other."""
+        features = context.features
+        if features is None or features.ell_padding > cls.factor:
+            return ()
+        return (cls(16), cls(32)) if features.span < 1 << 16 else (cls(32),)
+
     def run(self, nest: LoopNest, target: Target) -> None:
         _EqualRows(self, nest).rebuild()
 
 
 class _EqualRows(Layout):
     """The nest over rows of one width."""
+
+    needs = "no column is read, where a mark could say that a row has no entry"
 
     def __init__(self, options: EllRows, nest: LoopNest) -> None:
         super().__init__(nest, options.name)
@@ -111,11 +121,4 @@ class _EqualRows(Layout):
 
     def entry(self, place: ir.Value, walk: Walk) -> Entry:
         at = b.add(b.mul(place, self.nest.outer.upper), walk.row)
-        stored = memref.load(self.columns, [at])
-        known = {}
-        if self.packed is not None:
-            value = memref.load(self.packed, [at])
-            known = {load.results[0]: value for load in self.values}
-        coordinate, inside = self.unmarked(stored)
-        known[self.coordinate.results[0]] = self.absolute(coordinate, walk.base)
-        return Entry(known, inside)
+        return self.marked_entry(self.columns, self.packed, at, walk)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mlir import ir
 from mlir.dialects import arith, memref
@@ -87,6 +87,13 @@ class NonemptyRows(SchedulePass):
     provides = (Form.LISTED,)
 
     share: int = option("most rows that a listed row looks after", default=16, choices=(4, 8, 16, 32, 64))
+
+    @classmethod
+    def candidates(cls, context: Any) -> tuple[NonemptyRows, ...]:
+        """Where half of the rows or more have no entries, and no dense columns are multiplied by them."""
+        features = context.features
+        few = features is not None and features.empty_rows >= 0.5
+        return (cls(), cls(64)) if few and context.task.columns in (0, 1) else ()
 
     def run(self, nest: LoopNest, target: Target) -> None:
         entries = row_entries(nest, self.name)

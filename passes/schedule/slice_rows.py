@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, memref
+from mlir.dialects import memref
 
 from sparseditto.dialects import builders as b
-from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
-from sparseditto.passes.nest import Loop, LoopNest, buffer_part, root_buffer
+from sparseditto.passes.layouts import Entry, Layout, Walk, narrow_type
+from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import Values, body_ops, clone_ops, clone_to, yielded
-from sparseditto.passes.rows import bits, reads_entry, recipe_argument, row_entries, stored_entries, stored_index
+from sparseditto.passes.rows import bits, stored_index
 
 
 @register
@@ -93,95 +92,34 @@ class SliceRows(SchedulePass):
     offsets: int = option("bits of a coordinate", default=32, choices=(16, 32))
 
     def run(self, nest: LoopNest, target: Target) -> None:
-        entries = row_entries(nest, self.name)
-        slices = _Slices(self, nest, entries)
-        with ir.InsertionPoint(nest.outer.op):
-            b.for_loop(nest.outer.lower, nest.outer.upper, nest.outer.step, [], slices.build)
-        nest.outer.op.operation.erase()
+        _Slices(self, nest).rebuild()
 
 
-class _Slices:
+class _Slices(Layout):
     """The nest over slots: the rows in the order in which they are packed."""
 
-    def __init__(self, options: SliceRows, nest: LoopNest, entries: Loop) -> None:
-        self.options, self.nest, self.entries = options, nest, entries
-        self.loads = [op for op in body_ops(entries.body) if reads_entry(op, entries.iv)]
-        others = [op for op in body_ops(entries.body) if op not in self.loads]
-        if any(entries.iv in list(op.operands) for op in others) or nest.children(entries):
-            raise NotApplicable("entries are read by more than their coordinates and values", where=options.name)
-        coordinates = [load for load in self.loads if buffer_part(root_buffer(load.operands[0])) == "coordinates"]
-        if len(coordinates) != 1:
-            raise NotApplicable("no column is read, where a mark could say that a row has no entry", where=options.name)
-        (self.coordinate,) = coordinates
-        self.bits = bits(self.coordinate.results[0].type)
-        self.narrow = options.offsets == 16 and self.bits > 16
-        self._arguments()
+    needs = "no column is read, where a mark could say that a row has no entry"
 
-    def _arguments(self) -> None:
-        source = stored_entries(self.entries, self.options.name)
-        o, width = self.options, 16 if self.narrow else self.bits
-        recipe = source.recipe("sliced-rows", height=o.height, window=o.window, bits=width)
+    def __init__(self, options: SliceRows, nest: LoopNest) -> None:
+        super().__init__(nest, options.name)
+        self.options = options
+        narrow = narrow_type(self.coordinate, 16) if options.offsets == 16 else None
+        own = self.coordinate.results[0].type
+        width = 16 if narrow is not None else bits(own)
+        recipe = self.stored.recipe("sliced-rows", height=options.height, window=options.window, bits=width)
+        self.starts = self.array(recipe, "starts")
+        self.rows = self.array(recipe, "rows") if options.window > 1 else None
+        self.bases = None if narrow is None else self.array(recipe, "bases")
+        self.columns, self.packed = self.array(recipe, "coordinates", narrow or own), self.value_array(recipe)
 
-        def argument(part: str, type_: ir.Type | None = None) -> ir.Value:
-            return recipe_argument(self.nest.func, source, recipe, part, type_)
-
-        self.starts = argument("starts")
-        self.rows = argument("rows") if o.window > 1 else None
-        self.bases = argument("bases") if self.narrow else None
-        stored = ir.IntegerType.get_signless(16) if self.narrow else self.coordinate.results[0].type
-        types = [stored if load == self.coordinate else load.results[0].type for load in self.loads]
-        self.packed = [
-            argument(buffer_part(root_buffer(load.operands[0])) or "", type_)
-            for load, type_ in zip(self.loads, types, strict=True)
-        ]
-
-    def build(self, slot: ir.Value, _: list[ir.Value]) -> tuple[ir.Value, ...]:
+    def walk(self, slot: ir.Value) -> Walk:
         height = b.index(self.options.height)
         slice_ = b.div(slot, height)
-        self.base = None if self.bases is None else memref.load(self.bases, [slice_])
+        base = None if self.bases is None else memref.load(self.bases, [slice_])
         place = b.rem(slot, height)
-        self.lower, self.upper = (
-            b.add(stored_index(memref.load(self.starts, [i])), place) for i in (slice_, b.add(slice_, b.index(1)))
-        )
+        lower, upper = (b.add(stored_index(memref.load(self.starts, [i])), place) for i in (slice_, b.add(slice_, b.index(1))))
         row = slot if self.rows is None else stored_index(memref.load(self.rows, [slot]))
-        clone_to(body_ops(self.nest.outer.body), self.entries.op, {self.nest.outer.iv: row}, self._sum)
-        return ()
+        return Walk(row, lower, upper, height, base)
 
-    def _sum(self, rest: list[ir.OpView], values: Values) -> None:
-        loop = self.entries
-        carried = list(loop.body.arguments)[1:]
-        ops = [op for op in body_ops(loop.body) if op not in self.loads]
-
-        def body(place: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-            known, inside = self._load(place)
-            done = clone_ops(ops, {**values, **known, **dict(zip(carried, sums, strict=True))})
-            new = [done.get(v, v) for v in yielded(loop.body)]
-            return [arith.select(inside, n, old) for n, old in zip(new, sums, strict=True)]
-
-        initial = [values.get(v, v) for v in loop.initial]
-        results = b.for_loop(self.lower, self.upper, b.index(self.options.height), initial, body)
-        clone_ops(rest, {**values, **dict(zip(loop.op.results, results, strict=True))})
-
-    def _load(self, place: ir.Value) -> tuple[Values, ir.Value]:
-        """What the loads of the CSR arrays gave, from a place of the slices, and whether there is an entry."""
-        stored = [memref.load(buffer, [place]) for buffer in self.packed]
-        known: Values = {load.results[0]: value for load, value in zip(self.loads, stored, strict=True)}
-        coordinate = known[self.coordinate.results[0]]
-        inside = arith.cmpi(arith.CmpIPredicate.ne, coordinate, arith.constant(coordinate.type, -1))
-        coordinate = arith.select(inside, coordinate, arith.constant(coordinate.type, 0))
-        known[self.coordinate.results[0]] = self._absolute(coordinate)
-        return known, inside
-
-    def _absolute(self, coordinate: ir.Value) -> ir.Value:
-        """A stored coordinate as the CSR array has it."""
-        if self.base is None:
-            return coordinate
-        wide = self.coordinate.results[0].type
-        return arith.addi(_widened(self.base, wide), _widened(coordinate, wide))
-
-
-def _widened(value: ir.Value, type_: ir.Type) -> ir.Value:
-    """A stored non-negative integer in a type of at least its width."""
-    if isinstance(type_, ir.IndexType):
-        return stored_index(value)
-    return value if value.type == type_ else arith.extui(type_, value)
+    def entry(self, place: ir.Value, walk: Walk) -> Entry:
+        return self.marked_entry(self.columns, self.packed, place, walk)

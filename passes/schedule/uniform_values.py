@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mlir import ir
 from mlir.dialects import memref
@@ -60,6 +60,11 @@ class UniformValues(SchedulePass):
         Form.UNIFORM,
     )
     provides = (Form.UNIFORM,)
+
+    @classmethod
+    def candidates(cls, context: Any) -> tuple[UniformValues, ...]:
+        """Where the values are the same."""
+        return (cls(),) if context.features is not None and context.features.equal_values else ()
 
     def run(self, nest: LoopNest, target: Target) -> None:
         loads = [load for load in nest.loads if buffer_part(root_buffer(accessed(load))) == "values"]
