@@ -38,8 +38,9 @@ def reorder(positions: Array, coordinates: Array, values: Array, rows: str, colu
     columns_there = _extent(coordinates)
     order = _row_order(rows, positions, coordinates, columns_there)
     moved = order[order < positions.size - 1]
-    positions, taken = _move_rows(positions, moved)
-    coordinates, values = coordinates[taken], values[taken]
+    if rows != "none":
+        positions, taken = _move_rows(positions, moved)
+        coordinates, values = coordinates[taken], values[taken]
     made = {"rows": moved.astype(np.int32)}
     if columns != "none":
         kept = np.bincount(coordinates, minlength=columns_there)

@@ -402,6 +402,19 @@ def test_the_initial_value_belongs_to_the_nest(kernel_file: Write) -> None:
         compile_file(kernel_file(matvec(fill=0.0)), plan=f"set-encoding,partition,{THREADS},next-part,{THREADS}")
 
 
+@pytest.mark.parametrize("plan", ["hot columns", "parts of parts"])
+def test_hybrids_of_any_matrix(plan: str, kernel_file: Write) -> None:
+    package = compiled(kernel_file(matvec("f64", fill=0.0)), HYBRIDS[plan].replace("limit=200", "limit=20"))
+    module = SimtModule(package.mlir)
+
+    @given(matrices())
+    @settings(deadline=None, max_examples=25)
+    def right(a: sp.csr_array) -> None:
+        checked(package, a, module)
+
+    right()
+
+
 # --- Every order of passes ----------------------------------------------------------------------------
 
 REFUSALS = {"uniform-values": "not all equal"}
