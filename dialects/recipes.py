@@ -172,8 +172,9 @@ def long_segments(positions: RowPositions, limit: int, length: int) -> Arrays:
 def row_blocks(positions: RowPositions, entries: int, rows: int, threads: int) -> Arrays:
     """Cut the rows into blocks of whole rows, each of at most `entries` entries and `rows` rows, in order and greedily.
 
-    A row of more entries is cut into pieces (as equal as can be), each a block.  `rows[b]` is the first row of block b, complemented
-    where the block is a piece; `rows[blocks]` the number of rows.  `positions[b]` to `positions[b + 1]` are its entries.
+    A row of more entries is cut into pieces (as equal as can be), each a block.  `rows[b]` is the first row of block b,
+    complemented where the block is a piece; `rows[blocks]` the number of rows.  `positions[b]` to `positions[b + 1]` are its
+    entries.
     `shift[b]` is the logarithm of how many of `threads` lanes each row of the block has, 32 at most.  Of a piece, `start[b]`
     is the first block of its row and `pieces[b]` how many there are.  `partials` and `tickets` are workspaces, one element a
     block.

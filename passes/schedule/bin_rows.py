@@ -76,7 +76,16 @@ class BinRows(SchedulePass):
     relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE)
     consumes = (Resource.ATOMICS, Resource.SHARED, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.VECTORS, Form.ENTRY_VECTORS, Form.UNROLLED, Form.SEGMENTS, Form.BINS, Form.SLICES, Form.LISTED)
+    excludes = (
+        Form.THREADS,
+        Form.VECTORS,
+        Form.ENTRY_VECTORS,
+        Form.UNROLLED,
+        Form.SEGMENTS,
+        Form.BINS,
+        Form.SLICES,
+        Form.LISTED,
+    )
     provides = (Form.BINS,)
 
     limit: int = option("entries above which a row is long", default=256, choices=(32, 64, 128, 256, 512, 1024))
