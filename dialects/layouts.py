@@ -134,6 +134,27 @@ def listed_rows(positions: Array, share: int) -> Arrays:
     }
 
 
+def block_bitmaps(values: Array, places: int) -> Arrays:
+    """The entries of blocks of `places` places (32 at most), in order, and a zero after the last, for places after that.
+
+    Bit k of `bitmaps[p]` says that place k of block p holds an entry (what fills a block is -0, which no entry is), and
+    `first_entries[p]` is the number of the block's first entry.
+    """
+    bits = 8 * values.itemsize
+    whole = np.ascontiguousarray(values).view(f"uint{bits}").reshape(-1, places)
+    present = whole != 1 << (bits - 1)
+    count = present.sum(axis=1)
+    if count.sum() > _INT32:
+        raise InputError("more than 2^31 entries have no 32-bit numbers: store blocks as they are")
+    wide = np.zeros((len(present), 32), bool)
+    wide[:, :places] = present
+    return {
+        "bitmaps": np.packbits(wide, axis=1, bitorder="little").view(np.int32).ravel(),
+        "first_entries": (np.cumsum(count) - count).astype(np.int32),
+        "values": np.append(values[present.ravel()], values.dtype.type(0)),
+    }
+
+
 def one_value(values: Array) -> Arrays:
     """The value that all entries have, 0 where there are none.  Raises `InputError` when the bits of two differ."""
     bits = np.ascontiguousarray(values).view(f"uint{8 * values.itemsize}")
@@ -171,5 +192,6 @@ LAYOUTS: dict[str, Callable[..., Arrays]] = {
     "equal-rows": equal_rows,
     "row-offsets": row_offsets,
     "one-value": one_value,
+    "block-bitmaps": block_bitmaps,
     "listed-rows": listed_rows,
 }

@@ -70,6 +70,7 @@ class Form(Enum):
     NARROW = "coordinates stored as offsets from the first of their row"
     UNIFORM = "one value for all entries"
     LISTED = "a list of the rows that have entries"
+    BITMAPS = "blocks that store their entries only"
     TILES = "all rows for one tile of columns before the next"
     VECTORS = "vectors over the dense columns"
     ENTRY_VECTORS = "stored entries loaded in vectors"

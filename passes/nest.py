@@ -261,6 +261,7 @@ class LoopNest:
             Form.NARROW: self._reads_recipe("row_offsets"),
             Form.UNIFORM: self._reads_recipe("one_value"),
             Form.LISTED: self._reads_recipe("listed_rows"),
+            Form.BITMAPS: self._reads_recipe("block_bitmaps"),
             Form.TILES: any(self._places_with_rows(store) > 1 for store in self.stores),
             Form.VECTORS: any(
                 isinstance(load.result.type, ir.VectorType) and buffer_part(root_buffer(load.operands[0])) is None

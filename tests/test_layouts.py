@@ -24,8 +24,11 @@ from sparseditto.agent.planner import Task, ranked
 from sparseditto.compiler.api import bind_package, compile_file, run
 from sparseditto.compiler.dtypes import dtype_of
 from sparseditto.compiler.execute import prepare
+from sparseditto.compiler.matrix import Matrix
+from sparseditto.compiler.packing import pack
+from sparseditto.dialects.encoding import named_encoding
 from sparseditto.dialects.errors import InputError, NotApplicable, PlanError
-from sparseditto.dialects.layouts import equal_rows, listed_rows, one_value, row_diagonals, row_offsets
+from sparseditto.dialects.layouts import block_bitmaps, equal_rows, listed_rows, one_value, row_diagonals, row_offsets
 from sparseditto.dialects.recipes import Recipe
 from sparseditto.dialects.target import Target
 from sparseditto.passes.plan import Plan
@@ -132,6 +135,21 @@ def test_every_row_is_listed_or_flagged(lengths: list[int], share: int) -> None:
     listed[rows] = True
     assert np.array_equal(np.flatnonzero(flags), np.flatnonzero(~listed[: count.size]))
     assert rows.size == max((count > 0).sum(), -(-count.size // share))
+
+
+@settings(deadline=None, max_examples=100)
+@given(a=matrices(), dtype=st.sampled_from(FLOATS), block=st.sampled_from(((2, 2), (3, 4), (8, 4), (2, 16))))
+def test_bits_and_entries_are_the_blocks(a: sp.csr_array, dtype: str, block: tuple[int, int]) -> None:
+    values = pack(Matrix(a), named_encoding("bsr", block=block), dtype_of(dtype)).arrays["values"]
+    places = block[0] * block[1]
+    made = block_bitmaps(values, places)
+    bits = np.unpackbits(made["bitmaps"].view(np.uint8), bitorder="little").reshape(-1, 32)
+    assert not bits[:, places:].any()
+    filled = np.full((len(bits), places), -0.0, values.dtype)
+    filled[bits[:, :places] != 0] = made["values"][:-1]
+    assert np.array_equal(bits_of(filled.ravel()), bits_of(values))
+    assert np.array_equal(made["first_entries"], np.cumsum(bits.sum(axis=1)) - bits.sum(axis=1))
+    assert made["values"].size == a.nnz + 1
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -421,6 +439,46 @@ def test_blocks_with_narrow_coordinates(kernel_file: Write) -> None:
     for plan in ("rows-to-threads", "jam-block-rows,rows-to-subgroups{lanes=4}"):
         package = compiled(kernel_file(matvec()), f"narrow-coordinates{{bits=8}},{plan},map-blocks", layout="bsr")
         each_checked(package, (banded(300), mixed(), hard()["no entries"]))
+
+
+BITMAPS = (
+    "pack-blocks,rows-to-threads,map-blocks",
+    "pack-blocks,jam-block-rows,rows-to-subgroups{lanes=4},unroll,map-blocks",
+    "narrow-coordinates,pack-blocks,rows-to-subgroups{lanes=8},map-blocks",
+)
+
+
+def blocks_of(rows: int, columns: int) -> str:
+    return f"set-encoding{{format=bsr block-rows={rows} block-columns={columns}}},accumulate-registers"
+
+
+@pytest.mark.parametrize("block", [(2, 2), (3, 4), (8, 4)])
+@pytest.mark.parametrize("plan", BITMAPS)
+def test_packed_blocks(plan: str, block: tuple[int, int], kernel_file: Write) -> None:
+    """Also where dense operands hold no numbers, which reach only the rows that have entries there."""
+    package = compile_file(kernel_file(matvec(fill=0.0)), plan=f"{blocks_of(*block)},{plan}").package
+    assert not {"A.values"} & {b.name for b in package.buffers}
+    each_checked(package, (hard()[name] for name in ("mixed", "bands", "no entries", "special values", "0x5", "5x0", "1x1")))
+    a = alternating([1 + 7 * i % 23 for i in range(60)])
+    x = np.ones(a.shape[1], np.float32)
+    x[::2] = np.resize([np.nan, np.inf], a.shape[1] // 2)
+    assert np.isfinite(checked(package, a, x=x)[1::2]).all()
+
+
+def test_packed_blocks_and_columns(kernel_file: Write) -> None:
+    plan = f"{blocks_of(4, 4)},pack-blocks,vectorize,jam-block-rows,rows-to-subgroups{{lanes=4}},map-blocks"
+    package = compile_file(kernel_file(matmul(fill=0.0)), plan=plan, sizes={"K": 16}).package
+    each_checked(package, (hard()[name] for name in ("mixed", "bands", "no entries")))
+
+
+def test_blocks_that_are_not_packed(kernel_file: Write) -> None:
+    text = kernel_file(matvec())
+    with pytest.raises(NotApplicable, match="blocks have 64 places, and there are bits for 32"):
+        compile_file(text, plan=f"{blocks_of(8, 8)},{BITMAPS[0]}")
+    with pytest.raises(NotApplicable, match="the matrix is not stored in blocks"):
+        compiled(text, BITMAPS[0])
+    with pytest.raises(PlanError, match="does not go with blocks that store their entries only"):
+        Plan.parse(f"{blocks_of(4, 4)},pack-blocks,pack-blocks")
 
 
 def test_coordinates_that_are_narrow_already(kernel_file: Write) -> None:

@@ -58,6 +58,7 @@ class UniformValues(SchedulePass):
         Form.BINS,
         Form.SLICES,
         Form.UNIFORM,
+        Form.BITMAPS,
     )
     provides = (Form.UNIFORM,)
 
