@@ -299,6 +299,9 @@ class _SpMM:
             yield replace(whole, segment=0, slices=_make("diagonals"), unroll=UNROLL, tail="halves").passes()
         if self._cuttable and self.f.equal_values:
             yield [_make("uniform-values"), *best.passes()]
+        if self.f.empty_rows >= EMPTY and self.task.plain_rows:
+            doubly = _make("set-encoding", format="dcsr" if self.task.rows_first else "dcsc")
+            yield [doubly, *replace(whole, segment=0).passes()]
 
     def _blocked(self) -> Iterator[list[Pass]]:
         """Rows of blocks: what a block's columns point to is loaded once for all of its rows, each with sums of its own."""
