@@ -146,8 +146,9 @@ def _fill(row: NDArray[np.integer], column: NDArray[np.integer], height: int, wi
     if not len(row):
         return 0.0
     most = int(column.max()) // width + 1
-    blocks = len(np.unique((row // height).astype(np.int64) * most + column // width))
-    return len(row) / (blocks * height * width)
+    keys = np.sort((row // height).astype(np.int64) * most + column // width)  # np.unique takes ten times as long
+    blocks = 1 + np.count_nonzero(keys[1:] != keys[:-1])
+    return len(row) / (int(blocks) * height * width)
 
 
 def _padding(lengths: NDArray[np.integer], window: int) -> float:
