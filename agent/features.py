@@ -107,9 +107,18 @@ def _occupied(csr: sp.csr_array, picked: NDArray[np.int64] | None) -> int:
     rows, columns = csr.shape
     part = csr if picked is None else csr[picked]
     row = np.repeat(np.arange(rows) if picked is None else picked, np.diff(part.indptr))
+    diagonal = part.indices.astype(np.int64) - row + (rows - 1)
+    if rows + columns > max(64 * diagonal.size, 1 << 24):  # far fewer entries than diagonals
+        return _different(diagonal)
     seen = np.zeros(max(rows + columns - 1, 0), bool)
-    seen[part.indices.astype(np.int64) - row + (rows - 1)] = True
+    seen[diagonal] = True
     return int(np.count_nonzero(seen))
+
+
+def _different(numbers: NDArray[np.int64]) -> int:
+    """How many different numbers there are (`np.unique` takes ten times as long)."""
+    ordered = np.sort(numbers)
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(ordered.size)
 
 
 def _row_span(csr: sp.csr_array, lengths: NDArray[np.integer]) -> int:
@@ -146,9 +155,8 @@ def _fill(row: NDArray[np.integer], column: NDArray[np.integer], height: int, wi
     if not len(row):
         return 0.0
     most = int(column.max()) // width + 1
-    keys = np.sort((row // height).astype(np.int64) * most + column // width)  # np.unique takes ten times as long
-    blocks = 1 + np.count_nonzero(keys[1:] != keys[:-1])
-    return len(row) / (int(blocks) * height * width)
+    blocks = _different((row // height).astype(np.int64) * most + column // width)
+    return len(row) / (blocks * height * width)
 
 
 def _padding(lengths: NDArray[np.integer], window: int) -> float:

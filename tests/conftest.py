@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,16 @@ from sparseditto.dialects.binding import context
 from sparseditto.dialects.encoding import Encoding, Level
 
 Array = np.ndarray[Any, Any]
+SWEEP_SHARE = 4  # `make test` runs one case in so many of a sweep, the same ones each time; `make test-full` all
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Most cases of a module's sweeps (`pytestmark = pytest.mark.sweep`) are slow tests."""
+    for item in items:
+        swept = item.get_closest_marker("sweep") is not None and hasattr(item, "callspec")
+        if swept and zlib.crc32(item.nodeid.encode()) % SWEEP_SHARE:
+            item.add_marker(pytest.mark.slow)
+
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 DTYPES = {"f32": "float32", "f64": "float64"}

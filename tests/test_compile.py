@@ -332,7 +332,8 @@ def test_runs_of_one_package_do_not_depend_on_each_other(kernel_file: Write, sta
 
 @pytest.mark.parametrize("checks", [True, False])
 def test_checks_of_the_emulator_do_not_change_results(checks: bool, kernel_file: Write, staircase: sp.csr_array) -> None:
-    package = compile_file(kernel_file(matmul()), {"A": staircase}, {"K": 12}).package
+    plan = "set-encoding,accumulate-registers,rows-to-subgroups,map-blocks"  # without atomic additions, whose order varies
+    package = compile_file(kernel_file(matmul()), {"A": staircase}, {"K": 12}, plan=plan).package
     wanted = run(package, {"A": staircase}).output
     assert np.array_equal(run(package, {"A": staircase}, checks=checks).output, wanted)
 

@@ -28,6 +28,8 @@ from sparseditto.compiler.runtimes.foreign import foreign_array
 from sparseditto.compiler.runtimes.resources import ptxas_resources
 from sparseditto.dialects.errors import InputError, NotApplicable, Unsupported
 
+pytestmark = pytest.mark.sweep
+
 Write = Callable[[str], Path]
 NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
 UNIT = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 0.0}

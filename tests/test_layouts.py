@@ -34,6 +34,8 @@ from sparseditto.dialects.target import Target
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import registry
 
+pytestmark = pytest.mark.sweep
+
 Write = Callable[[str], Path]
 ANY = 1 << 20  # places an entry
 

@@ -38,6 +38,8 @@ from sparseditto.dialects.recipes import Recipe, row_blocks, run_recipe, sliced_
 from sparseditto.dialects.target import Target
 from sparseditto.passes.registry import find
 
+pytestmark = pytest.mark.sweep
+
 Write = Callable[[str], Path]
 
 INT32 = 2**31 - 1

@@ -26,6 +26,8 @@ from sparseditto.dialects.target import Target
 from sparseditto.passes.mapping.persist_blocks import PersistBlocks
 from sparseditto.passes.plan import Plan
 
+pytestmark = pytest.mark.sweep
+
 Write = Callable[[str], Path]
 
 FIRST = "set-encoding,accumulate-registers"

@@ -36,6 +36,8 @@ from sparseditto.passes.base import Form, Kind
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import registry
 
+pytestmark = pytest.mark.sweep
+
 Write = Callable[[str], Path]
 Arrays = dict[str, np.ndarray[Any, Any]]
 

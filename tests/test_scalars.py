@@ -22,6 +22,8 @@ from sparseditto.compiler.package import KernelPackage
 from sparseditto.compiler.runtimes.launches import resolve
 from sparseditto.dialects.errors import InputError, Unsupported
 
+pytestmark = pytest.mark.sweep
+
 Write = Callable[[str], Path]
 LENGTHS = [0, 0, 1, 2, 5, 16, 17, 33, 40, 0, 70, 300, 3, 0]
 

@@ -30,6 +30,8 @@ from sparseditto.dialects.errors import InputError, NotApplicable, PlanError
 from sparseditto.dialects.recipes import Recipe
 from sparseditto.passes.schedule.split_entries import SplitEntries
 
+pytestmark = pytest.mark.sweep
+
 Write = Callable[[str], Path]
 
 MODES = ("atomic", "deterministic")

@@ -26,6 +26,8 @@ from sparseditto.compiler.api import compile_file, run
 from sparseditto.dialects.target import Target
 from sparseditto.passes.plan import Plan
 
+pytestmark = pytest.mark.sweep
+
 Write = Callable[[str], Path]
 Case = dict[str, Any]
 

@@ -25,6 +25,8 @@ from sparseditto.passes.base import Form
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.schedule.tile_columns import TileColumns
 
+pytestmark = pytest.mark.sweep
+
 Write = Callable[[str], Path]
 
 FIRST = "set-encoding,accumulate-registers"

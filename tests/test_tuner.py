@@ -117,9 +117,11 @@ def test_a_pinned_format_is_left_alone() -> None:
 def test_seeds_begin_with_the_default_and_cover_the_passes() -> None:
     """Every registered pass that some legal plan for SpMV or SpMM can have is in a seed or one move from one."""
     near: set[str] = set()
-    for columns in (0, 128):
-        s = space(columns, skewed())
-        found = s.seeds(500)
+    bands = sp.csr_array(sp.diags_array([np.ones(90)] * 3, offsets=[-1, 0, 1], shape=(120, 90)))  # equal values, few diagonals
+    blocks = sp.csr_array(sp.kron(small_matrix(1, (15, 22), 0.2), np.tri(8, 4)))
+    for columns, matrix in ((0, skewed()), (128, skewed()), (0, bands), (0, small_matrix(2, density=0.002)), (128, blocks)):
+        s = space(columns, matrix)
+        found = s.seeds(80)
         assert found[0] == default_plan(s.context.task, s.context.features, Target())
         assert len({p.digest() for p in found}) == len(found)
         assert seeds(s.context.task, s.context.features, limit=5) == found[:5]
