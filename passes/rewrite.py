@@ -184,11 +184,17 @@ def take_initial(loop: Loop, values: Values, which: int = 0) -> ir.Value:
 
 
 def combiner_of(loop: Loop) -> str | None:
-    """The op under which a reduction's iterations combine, through nested reductions; None when it is none we know."""
+    """The op under which a reduction's iterations combine, through nested reductions; None when it is none we know.
+
+    A term may be added under a condition (`arith.select` between the sum with and without it).
+    """
     op = defining_op(yielded(loop.body)[0])
+    conditional = False
     while op is not None and op_name(op) in ("scf.for", "arith.select"):
+        conditional |= op_name(op) == "arith.select"
         op = defining_op(op.operands[1] if op_name(op) == "arith.select" else yielded(op.regions[0].blocks[0])[0])
-    return op_name(op) if op is not None and op_name(op) in COMBINERS else None
+    known = op is not None and op_name(op) in COMBINERS and (not conditional or sums_are_independent(loop))
+    return op_name(op) if op is not None and known else None
 
 
 def sums_are_independent(loop: Loop) -> bool:
