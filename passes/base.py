@@ -83,6 +83,21 @@ class Form(Enum):
     PERSISTENT = "a fixed number of blocks that take the work in turn"
 
 
+PLAIN_EXCLUDES = (
+    Form.THREADS,
+    Form.TILES,
+    Form.VECTORS,
+    Form.ENTRY_VECTORS,
+    Form.JAMMED,
+    Form.UNROLLED,
+    Form.SEGMENTS,
+    Form.BINS,
+    Form.SLICES,
+    Form.NARROW,
+    Form.LISTED,
+)
+"""What a nest over plain rows and their plain entries has none of: the `excludes` of passes that need such a nest."""
+
 T = TypeVar("T")
 
 

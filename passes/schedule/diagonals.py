@@ -12,7 +12,7 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import sparse_encoding
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.layouts import Entry, Layout, Walk, has_value
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
@@ -71,21 +71,7 @@ class Diagonals(SchedulePass):
     relieves = (Bottleneck.BANDWIDTH, Bottleneck.COALESCING, Bottleneck.DIVERGENCE)
     consumes = (Resource.PREPROCESSING,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.TILES,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.JAMMED,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.BINS,
-        Form.SLICES,
-        Form.NARROW,
-        Form.LISTED,
-        Form.UNIFORM,
-        Form.GATHERED,
-    )
+    excludes = (*PLAIN_EXCLUDES, Form.UNIFORM, Form.GATHERED)
     provides = (Form.SLICES,)
 
     factor: int = option("most places an entry that packing accepts", default=4, choices=FACTORS)

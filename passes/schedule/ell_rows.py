@@ -11,7 +11,7 @@ from mlir.dialects import memref
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.layouts import SLICE
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.layouts import Entry, Layout, Walk, narrow_type
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
@@ -69,19 +69,7 @@ class EllRows(SchedulePass):
     relieves = (Bottleneck.COALESCING, Bottleneck.BANDWIDTH, Bottleneck.DIVERGENCE)
     consumes = (Resource.PREPROCESSING,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.TILES,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.JAMMED,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.BINS,
-        Form.SLICES,
-        Form.NARROW,
-        Form.LISTED,
-    )
+    excludes = PLAIN_EXCLUDES
     provides = (Form.SLICES,)
 
     offsets: int = option("bits of a coordinate", default=32, choices=(16, 32))

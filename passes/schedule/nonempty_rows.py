@@ -11,7 +11,7 @@ from mlir.dialects import arith, memref
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.layouts import erase_unused
 from sparseditto.passes.nest import WALKS, Loop, LoopNest, accessed, indices
 from sparseditto.passes.registry import register
@@ -71,19 +71,7 @@ class NonemptyRows(SchedulePass):
     relieves = (Bottleneck.BANDWIDTH, Bottleneck.DIVERGENCE)
     consumes = (Resource.PREPROCESSING,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.TILES,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.JAMMED,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.BINS,
-        Form.SLICES,
-        Form.NARROW,
-        Form.LISTED,
-    )
+    excludes = PLAIN_EXCLUDES
     provides = (Form.LISTED,)
 
     share: int = option("most rows that a listed row looks after", default=16, choices=(4, 8, 16, 32, 64))

@@ -12,7 +12,7 @@ from mlir.dialects import memref
 from sparseditto.dialects.errors import NotApplicable, PlanError
 from sparseditto.dialects.orders import CRITERIA
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.nest import WAITING, LoopNest, accessed, indices
 from sparseditto.passes.rearrange import Rearranged, Rows
 from sparseditto.passes.registry import register
@@ -76,19 +76,7 @@ class Partition(SchedulePass):
     relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE, Bottleneck.BANDWIDTH)
     consumes = (Resource.PREPROCESSING,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.TILES,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.JAMMED,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.BINS,
-        Form.SLICES,
-        Form.NARROW,
-        Form.LISTED,
-    )
+    excludes = PLAIN_EXCLUDES
     provides = (Form.PARTS,)
 
     by: str = option("what says to which part an entry belongs", default="length", choices=CRITERIA)

@@ -14,7 +14,7 @@ from sparseditto.dialects.binding import op_name
 from sparseditto.dialects.errors import NotApplicable, PlanError
 from sparseditto.dialects.orders import COLUMN_ORDERS, ROW_ORDERS
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.nest import LoopNest, accessed, root_buffer
 from sparseditto.passes.rearrange import Rearranged, Rows, gather_argument, operand_name
 from sparseditto.passes.registry import register
@@ -84,20 +84,7 @@ class Reorder(SchedulePass):
     relieves = (Bottleneck.BANDWIDTH, Bottleneck.COALESCING, Bottleneck.DIVERGENCE)
     consumes = (Resource.PREPROCESSING,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.TILES,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.JAMMED,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.BINS,
-        Form.SLICES,
-        Form.NARROW,
-        Form.LISTED,
-        Form.REORDERED,
-    )
+    excludes = (*PLAIN_EXCLUDES, Form.REORDERED)
     provides = (Form.REORDERED,)
 
     rows: str = option("order of the rows", default="degree", choices=ROW_ORDERS)
