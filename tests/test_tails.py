@@ -9,6 +9,7 @@ import itertools
 import json
 import random
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -19,12 +20,16 @@ import pytest
 import scipy.sparse as sp
 from conftest import Array, agrees, matmul
 
-from benchmarks import tails
 from sparseditto.agent.planner import Task, default_plan
 from sparseditto.agent.space import Context, Space
 from sparseditto.compiler.api import compile_file, run
 from sparseditto.dialects.target import Target
 from sparseditto.passes.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # the benchmarks are run from a checkout and are no installed package
+
+from benchmarks import tails  # noqa: E402
 
 pytestmark = pytest.mark.sweep
 
