@@ -183,6 +183,13 @@ def take_initial(loop: Loop, values: Values, which: int = 0) -> ir.Value:
     return moved
 
 
+def finish_sum(entries: Loop, rest: list[ir.OpView], values: Values, total: ir.Value) -> None:
+    """Clone what follows the sum of a row, at the insertion point, for the sum `total` of its entries alone."""
+    initial = take_initial(entries, values)
+    result = total if is_zero(initial) else combine("arith.addf", initial, total)
+    clone_ops(rest, {**values, entries.op.results[0]: result})
+
+
 def combiner_of(loop: Loop) -> str | None:
     """The op under which a reduction's iterations combine, through nested reductions; None when it is none we know.
 

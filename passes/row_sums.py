@@ -13,7 +13,7 @@ from sparseditto.dialects.binding import clone_into, defining_op, op_name, walk
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.passes.nest import LOOPS, STORES, Loop, LoopKind, LoopNest, Slices, accessed, indices, root_buffer
 from sparseditto.passes.rewrite import Values, combine, combiner_of, depends, is_zero, require_plain, sums_are_independent
-from sparseditto.passes.rows import other_parallel, position_load
+from sparseditto.passes.rows import other_parallel, position_load, scales
 
 _LOADS = ("memref.load", "vector.load")
 
@@ -68,12 +68,12 @@ class RowSums:
             return start, total
         if not is_zero(start):
             return None
-        if _scales(stored, total):
+        if scales(stored, total):
             return start, stored
         op = defining_op(stored)
         if op is not None and op_name(op) == "arith.addf":
             for part, other in (list(op.operands), list(op.operands)[::-1]):
-                if _scales(part, total) and not depends(other, [total]):
+                if scales(part, total) and not depends(other, [total]):
                     return other, part
         return None
 
@@ -168,15 +168,6 @@ def _stores_of_sums(nest: LoopNest, entries: Loop, where: str) -> tuple[ir.OpVie
     if len(set(found)) != len(nest.stores):
         raise NotApplicable("something other than the sums of rows is stored", where=where)
     return tuple(found)
-
-
-def _scales(value: ir.Value, total: ir.Value) -> bool:
-    """Whether `value` is `total` times factors that do not depend on it."""
-    op = defining_op(value)
-    if value == total or op is None or op_name(op) != "arith.mulf":
-        return bool(value == total)
-    x, y = op.operands
-    return (_scales(x, total) and not depends(y, [total])) or (_scales(y, total) and not depends(x, [total]))
 
 
 def _stands_in(op: ir.OpView, top: ir.OpView) -> bool:

@@ -61,9 +61,9 @@ class Finish:
         op = defining_op(stored)
         if op is not None and op_name(op) == "arith.addf" and is_zero(initial):
             for part, other in (list(op.operands), list(op.operands)[::-1]):
-                if _scales(part, total) and not depends(other, [total]):
+                if scales(part, total) and not depends(other, [total]):
                     return Finish(total, other, part, store)
-        if not _scales(stored, total) or not is_zero(initial):
+        if not scales(stored, total) or not is_zero(initial):
             raise NotApplicable("what is stored is no multiple of the sum added to an initial value", where=where)
         return Finish(total, initial, stored, store)
 
@@ -72,13 +72,13 @@ class Finish:
         return clone_slice(self.part, {**values, self.total: total})
 
 
-def _scales(value: ir.Value, total: ir.Value) -> bool:
+def scales(value: ir.Value, total: ir.Value) -> bool:
     """Whether `value` is `total` times factors that do not depend on it."""
     op = defining_op(value)
     if value == total or op is None or op_name(op) != "arith.mulf":
         return bool(value == total)
     x, y = op.operands
-    return (_scales(x, total) and not depends(y, [total])) or (_scales(y, total) and not depends(x, [total]))
+    return (scales(x, total) and not depends(y, [total])) or (scales(y, total) and not depends(x, [total]))
 
 
 def other_parallel(nest: LoopNest) -> list[Loop]:

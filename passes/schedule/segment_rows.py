@@ -16,15 +16,12 @@ from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
     Values,
     body_ops,
-    clone_ops,
     clone_reduction,
     clone_slice,
     clone_to,
-    combine,
     element_kernel,
-    is_zero,
+    finish_sum,
     neutral,
-    take_initial,
 )
 from sparseditto.passes.rows import (
     Finish,
@@ -140,9 +137,7 @@ class _Segment:
             memref.atomic_rmw(arith.AtomicRMWKind.addf, self.finish.part_of(total, values), accessed(store), at)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
-            initial = take_initial(entries, values)
-            result = total if is_zero(initial) else combine("arith.addf", initial, total)
-            clone_ops(rest, {**values, entries.op.results[0]: result})
+            finish_sum(entries, rest, values, total)
             scf.yield_([])
 
 

@@ -26,9 +26,8 @@ from sparseditto.passes.rewrite import (
     collective,
     combine,
     depending_on,
-    is_zero,
+    finish_sum,
     neutral,
-    take_initial,
     yielded,
 )
 from sparseditto.passes.rows import (
@@ -270,13 +269,7 @@ class _Blocks:
         total = _over_group(part, shift)
         leads = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.eq, lane, b.index(0)))
         with b.if_then(leads):
-            self._finish(rest, values, total)
-
-    def _finish(self, rest: list[ir.OpView], values: Values, total: ir.Value) -> None:
-        """What follows the sum of a row, by one thread."""
-        initial = take_initial(self.entries, values)
-        result = total if is_zero(initial) else combine("arith.addf", initial, total)
-        clone_ops(rest, {**values, self.entries.op.results[0]: result})
+            finish_sum(self.entries, rest, values, total)
 
     # --- A piece of a cut row ----------------------------------------------------------------------------
 
@@ -302,7 +295,7 @@ class _Blocks:
             whole = collective("ditto.block_reduce", sum_, "arith.addf", threads=self.threads)
             with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, thread, b.index(0))):
                 self._take(self.tickets, start)
-                self._finish(rest, values, whole)
+                finish_sum(self.entries, rest, values, whole)
 
     def _take(self, workspace: ir.Value, place: ir.Value) -> ir.Value:
         """What other blocks left in a workspace, which is 0 again after it."""
