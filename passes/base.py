@@ -98,6 +98,12 @@ PLAIN_EXCLUDES = (
 )
 """What a nest over plain rows and their plain entries has none of: the `excludes` of passes that need such a nest."""
 
+
+def plain_but(*allowed: Form) -> tuple[Form, ...]:
+    """`PLAIN_EXCLUDES` of a pass that takes some of these forms."""
+    return tuple(form for form in PLAIN_EXCLUDES if form not in allowed)
+
+
 T = TypeVar("T")
 
 

@@ -12,7 +12,7 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import walk
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option, plain_but
 from sparseditto.passes.nest import LONG_ROWS, Loop, LoopNest, accessed, indices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
@@ -76,16 +76,7 @@ class BinRows(SchedulePass):
     relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE)
     consumes = (Resource.ATOMICS, Resource.SHARED, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.BINS,
-        Form.SLICES,
-        Form.LISTED,
-    )
+    excludes = plain_but(Form.TILES, Form.JAMMED, Form.NARROW)
     provides = (Form.BINS,)
 
     limit: int = option("entries above which a row is long", default=256, choices=(32, 64, 128, 256, 512, 1024))

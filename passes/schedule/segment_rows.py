@@ -10,7 +10,7 @@ from mlir.dialects import arith, memref, scf
 
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option, plain_but
 from sparseditto.passes.nest import Loop, LoopNest, accessed, indices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
@@ -79,17 +79,7 @@ class SegmentRows(SchedulePass):
     relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE)
     consumes = (Resource.ATOMICS, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.TILES,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.BINS,
-        Form.SLICES,
-        Form.LISTED,
-    )
+    excludes = plain_but(Form.JAMMED, Form.NARROW)
     provides = (Form.SEGMENTS,)
 
     length: int = option("most entries of a segment", default=128, choices=(16, 32, 64, 128, 256, 512, 1024, 2048, 4096))

@@ -10,7 +10,7 @@ from mlir.dialects import memref
 
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option, plain_but
 from sparseditto.passes.layouts import Entry, Layout, Walk, narrow_type
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
@@ -73,18 +73,7 @@ class SliceRows(SchedulePass):
     relieves = (Bottleneck.COALESCING, Bottleneck.BANDWIDTH, Bottleneck.DIVERGENCE)
     consumes = (Resource.PREPROCESSING,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.TILES,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.BINS,
-        Form.SLICES,
-        Form.NARROW,
-        Form.LISTED,
-    )
+    excludes = plain_but(Form.JAMMED)
     provides = (Form.SLICES,)
 
     height: int = option("rows of a slice", default=32, choices=(2, 4, 8, 16, 32, 64, 128))

@@ -13,7 +13,7 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import defining_op, op_name
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option, plain_but
 from sparseditto.passes.nest import COMBINERS, Loop, LoopNest, Slices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
@@ -95,16 +95,7 @@ class StageEntries(SchedulePass):
     relieves = (Bottleneck.COALESCING, Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE, Bottleneck.LATENCY)
     consumes = (Resource.SHARED, Resource.SHUFFLE, Resource.ATOMICS, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (
-        Form.THREADS,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.BINS,
-        Form.SLICES,
-        Form.LISTED,
-    )
+    excludes = plain_but(Form.TILES, Form.JAMMED, Form.NARROW)
     provides = (Form.THREADS, Form.BLOCKS)
     removes = (Form.ROWS,)
 
