@@ -123,12 +123,38 @@ class Layout:
         """The array of the values; None where the nest reads none."""
         return self.array(recipe, "values", self.values[0].results[0].type) if self.values else None
 
-    def marked_entry(self, columns: ir.Value, values: ir.Value | None, at: ir.Value, walk: Walk) -> Entry:
-        """What stands at a place of arrays in which all bits of a column are set where there is no entry."""
-        coordinate = memref.load(columns, [at])
+
+class MarkedLayout(Layout):
+    """A layout whose entries lie in arrays in which all bits of a column are set where there is no entry."""
+
+    needs = "no column is read, where a mark could say that a row has no entry"
+
+    bases: ir.Value | None
+    columns: ir.Value
+    packed: ir.Value | None
+
+    def width(self, offsets: int) -> int:
+        """The bits of a stored column: its own where no fewer are asked for."""
+        own = bits(self.coordinate.results[0].type)
+        return min(offsets, own) if offsets == 16 else own
+
+    def take_entries(self, recipe: Recipe, width: int) -> None:
+        """Take the arrays of the entries, the last of the recipe: `bases` where columns are offsets, columns, and values."""
+        narrow = narrow_type(self.coordinate, width)
+        self.bases = None if narrow is None else self.array(recipe, "bases")
+        self.columns = self.array(recipe, "coordinates", narrow or self.coordinate.results[0].type)
+        self.packed = self.value_array(recipe)
+
+    def base(self, group: ir.Value) -> ir.Value | None:
+        """What the offsets of a group of rows start from."""
+        return None if self.bases is None else memref.load(self.bases, [group])
+
+    def marked_entry(self, at: ir.Value, walk: Walk) -> Entry:
+        """What stands at a place of the arrays."""
+        coordinate = memref.load(self.columns, [at])
         known: Values = {}
-        if values is not None:
-            value = memref.load(values, [at])
+        if self.packed is not None:
+            value = memref.load(self.packed, [at])
             known = {load.results[0]: value for load in self.values}
         inside = arith.cmpi(arith.CmpIPredicate.ne, coordinate, arith.constant(coordinate.type, -1))
         coordinate = arith.select(inside, coordinate, arith.constant(coordinate.type, 0))

@@ -12,10 +12,10 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.layouts import SLICE
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, SchedulePass, option
-from sparseditto.passes.layouts import Entry, Layout, Walk, narrow_type
+from sparseditto.passes.layouts import Entry, MarkedLayout, Walk
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
-from sparseditto.passes.rows import bits, stored_index
+from sparseditto.passes.rows import stored_index
 from sparseditto.passes.schedule.diagonals import FACTORS
 
 
@@ -87,26 +87,20 @@ class EllRows(SchedulePass):
         _EqualRows(self, nest).rebuild()
 
 
-class _EqualRows(Layout):
+class _EqualRows(MarkedLayout):
     """The nest over rows of one width."""
-
-    needs = "no column is read, where a mark could say that a row has no entry"
 
     def __init__(self, options: EllRows, nest: LoopNest) -> None:
         super().__init__(nest, options.name)
-        narrow = narrow_type(self.coordinate, 16) if options.offsets == 16 else None
-        own = self.coordinate.results[0].type
-        width = 16 if narrow is not None else bits(own)
+        width = self.width(options.offsets)
         recipe = self.stored.recipe("equal-rows", factor=options.factor, bits=width)
         self.widths = self.array(recipe, "widths")
-        self.bases = None if narrow is None else self.array(recipe, "bases")
-        self.columns, self.packed = self.array(recipe, "coordinates", narrow or own), self.value_array(recipe)
+        self.take_entries(recipe, width)
 
     def walk(self, slot: ir.Value) -> Walk:
         width = stored_index(memref.load(self.widths, [b.index(0)]))
-        base = None if self.bases is None else memref.load(self.bases, [b.div(slot, b.index(SLICE))])
+        base = None if self.bases is None else self.base(b.div(slot, b.index(SLICE)))
         return Walk(slot, b.index(0), width, b.index(1), base)
 
     def entry(self, place: ir.Value, walk: Walk) -> Entry:
-        at = b.add(b.mul(place, self.nest.outer.upper), walk.row)
-        return self.marked_entry(self.columns, self.packed, at, walk)
+        return self.marked_entry(b.add(b.mul(place, self.nest.outer.upper), walk.row), walk)

@@ -11,10 +11,10 @@ from mlir.dialects import memref
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option, plain_but
-from sparseditto.passes.layouts import Entry, Layout, Walk, narrow_type
+from sparseditto.passes.layouts import Entry, MarkedLayout, Walk
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
-from sparseditto.passes.rows import bits, stored_index
+from sparseditto.passes.rows import stored_index
 
 
 @register
@@ -84,31 +84,26 @@ class SliceRows(SchedulePass):
         _Slices(self, nest).rebuild()
 
 
-class _Slices(Layout):
+class _Slices(MarkedLayout):
     """The nest over slots: the rows in the order in which they are packed."""
-
-    needs = "no column is read, where a mark could say that a row has no entry"
 
     def __init__(self, options: SliceRows, nest: LoopNest) -> None:
         super().__init__(nest, options.name)
         self.options = options
-        narrow = narrow_type(self.coordinate, 16) if options.offsets == 16 else None
-        own = self.coordinate.results[0].type
-        width = 16 if narrow is not None else bits(own)
+        width = self.width(options.offsets)
         recipe = self.stored.recipe("sliced-rows", height=options.height, window=options.window, bits=width)
         self.starts = self.array(recipe, "starts")
         self.rows = self.array(recipe, "rows") if options.window > 1 else None
-        self.bases = None if narrow is None else self.array(recipe, "bases")
-        self.columns, self.packed = self.array(recipe, "coordinates", narrow or own), self.value_array(recipe)
+        self.take_entries(recipe, width)
 
     def walk(self, slot: ir.Value) -> Walk:
         height = b.index(self.options.height)
         slice_ = b.div(slot, height)
-        base = None if self.bases is None else memref.load(self.bases, [slice_])
+        base = self.base(slice_)
         place = b.rem(slot, height)
         lower, upper = (b.add(stored_index(memref.load(self.starts, [i])), place) for i in (slice_, b.add(slice_, b.index(1))))
         row = slot if self.rows is None else stored_index(memref.load(self.rows, [slot]))
         return Walk(row, lower, upper, height, base)
 
     def entry(self, place: ir.Value, walk: Walk) -> Entry:
-        return self.marked_entry(self.columns, self.packed, place, walk)
+        return self.marked_entry(place, walk)
