@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparseditto.dialects.layouts import window_order
+
 if TYPE_CHECKING:
     import scipy.sparse as sp
     from numpy.typing import NDArray
@@ -71,6 +73,7 @@ def analyse(csr: sp.csr_array) -> Features:
     lengths = np.diff(csr.indptr)
     mean = float(lengths.mean()) if rows else 0.0
     longest, diagonals, entries = int(lengths.max(initial=0)), _diagonals(csr), int(csr.nnz)
+    by_length = window_order(lengths, WINDOW)
     return Features(
         rows=int(rows),
         columns=int(columns),
@@ -79,10 +82,10 @@ def analyse(csr: sp.csr_array) -> Features:
         max_row=longest,
         variation=float(lengths.std() / mean) if mean else 0.0,
         empty_rows=float((lengths == 0).mean()) if rows else 0.0,
-        padding=_padding(lengths, 1),
-        padding_sorted=_padding(lengths, WINDOW),
-        span=_span(csr, lengths, 1),
-        span_sorted=_span(csr, lengths, WINDOW),
+        padding=_padding(lengths),
+        padding_sorted=_padding(lengths[by_length]),
+        span=_span(csr, np.arange(rows)),
+        span_sorted=_span(csr, by_length),
         **_fills(csr),
         ell_padding=rows * longest / entries if entries else 1.0,
         diagonals=diagonals,
@@ -159,22 +162,18 @@ def _fill(row: NDArray[np.integer], column: NDArray[np.integer], height: int, wi
     return len(row) / (blocks * height * width)
 
 
-def _padding(lengths: NDArray[np.integer], window: int) -> float:
-    """Places of the slices over entries, with rows sorted within windows."""
-    unit = max(window, SLICE)
-    whole = np.zeros(-(-len(lengths) // unit) * unit, lengths.dtype)
+def _padding(lengths: NDArray[np.integer]) -> float:
+    """Places of the slices over entries."""
+    whole = np.zeros(-(-len(lengths) // SLICE) * SLICE, lengths.dtype)
     whole[: len(lengths)] = lengths
-    if window > 1:
-        whole = np.sort(whole.reshape(-1, window), axis=1)[:, ::-1].ravel()
     places = int(whole.reshape(-1, SLICE).max(axis=1, initial=0).sum(dtype=np.int64)) * SLICE
     entries = int(lengths.sum(dtype=np.int64))
     return places / entries if entries else 1.0
 
 
-def _span(csr: sp.csr_array, lengths: NDArray[np.integer], window: int) -> int:
-    """The most columns from the first to the last of a slice; column indices are sorted, rows as `sliced_rows` sorts them."""
-    rows = np.lexsort((-lengths, np.arange(lengths.size) // window)) if window > 1 else np.arange(lengths.size)
-    slots = np.flatnonzero(lengths[rows])
+def _span(csr: sp.csr_array, rows: NDArray[np.integer]) -> int:
+    """The most columns from the first to the last of a slice of the rows in this order; column indices are sorted."""
+    slots = np.flatnonzero(np.diff(csr.indptr)[rows])
     if not slots.size:
         return 0
     some = rows[slots]

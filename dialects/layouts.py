@@ -21,6 +21,12 @@ SLICE = 32  # rows that share the base of their offsets
 _INT32 = np.iinfo(np.int32).max
 
 
+def window_order(lengths: NDArray[np.integer], window: int) -> NDArray[np.int64]:
+    """The rows by falling length, in their order where that is equal, within windows of `window` rows."""
+    rows = np.arange(lengths.size)
+    return np.lexsort((-lengths, rows // window)) if window > 1 else rows
+
+
 def row_diagonals(positions: Array, coordinates: Array, values: Array, factor: int) -> Arrays:
     """The occupied diagonals (DIA), with a value for every row.
 

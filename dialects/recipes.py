@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sparseditto.dialects.entry_parts import entry_carries, entry_parts
 from sparseditto.dialects.errors import InputError, PlanError
-from sparseditto.dialects.layouts import LAYOUTS
+from sparseditto.dialects.layouts import LAYOUTS, window_order
 from sparseditto.dialects.orders import ORDERS, REARRANGED
 
 __all__ = ["REARRANGED", "RECIPES", "Recipe", "run_recipe"]
@@ -222,7 +222,7 @@ def sliced_rows(
     count = np.diff(positions)
     total = len(count)
     slices = -(-total // height)
-    rows = np.lexsort((-count, np.arange(total) // window)) if window > 1 else np.arange(total)
+    rows = window_order(count, window)
     lengths = np.zeros(slices * height, np.int64)
     lengths[:total] = count[rows]
     starts = np.append(0, np.cumsum(lengths.reshape(slices, height).max(axis=1, initial=0) * height))
