@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.emulated import Emulation
-from benchmarks.prepare import Options, Prepared, Ready, Task, prepare_here
+from benchmarks.prepare import Options, Prepared, Ready, prepare_here
 from benchmarks.report import name_of, table
-from benchmarks.run import no_gpu, note
-from benchmarks.suite import Case, suite
+from benchmarks.run import are_widths, no_gpu, note, some_cases, tasks_of
+from benchmarks.suite import Case
 from sparseditto.dialects.errors import CheckFailed, DittoError
 
 SOME = ("tri2M", "fem27_64", "rmat18_16", "unif256k_16", "web_100k", "circuit_300k", "lp_wide_2k", "dnn_4096_90")
@@ -63,7 +63,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(words)
     if args.times < 2:
         parser.error("--times takes 2 or more: one run has nothing to be compared with")
-    if not set(args.ops.split(",")) <= {"spmv", "spmm"} or not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", args.K):
+    if not set(args.ops.split(",")) <= {"spmv", "spmm"} or not are_widths(args.K):
         parser.error("--ops takes spmv and spmm, --K numbers of 1 or more, separated by commas")
     return args
 
@@ -73,7 +73,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if args.device == "cuda" and (missing := no_gpu()):
         note(f"{missing}; --device simt --suite smoke runs without a GPU")
         return 2
-    cases = _cases(args)
+    cases = some_cases(args, SOME)
     if not cases:
         note(f"no case of suite {args.suite} is found by '{args.cases}'")
         return 2
@@ -91,14 +91,8 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if any(row["outcome"] != "right" or (row["differing"] and row["must_repeat"]) for row in rows) else 0
 
 
-def _cases(args: argparse.Namespace) -> list[Case]:
-    chosen = args.cases or ("" if args.suite == "smoke" else f"^({'|'.join(SOME)})$")
-    return [case for case in suite(args.suite, args.corpus) if re.search(chosen, case.name)]
-
-
 def _rows(args: argparse.Namespace, cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
-    tasks = [*([Task("spmv", 0)] if "spmv" in args.ops else [])]
-    tasks += [Task("spmm", int(k)) for k in args.K.split(",")] if "spmm" in args.ops else []
+    tasks = tasks_of(args)
     device = None
     if args.device == "cuda":
         from benchmarks.gpu import Device

@@ -134,9 +134,20 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(f"--seed-plans: there is no file {args.seed_plans}")
     if args.rounds < 1:
         parser.error("--rounds takes 1 or more")
-    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", args.K):
+    if not are_widths(args.K):
         parser.error("--K takes numbers of 1 or more, separated by commas")
     return args
+
+
+def are_widths(text: str) -> bool:
+    """Whether a text is numbers of dense columns, separated by commas."""
+    return re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text) is not None
+
+
+def some_cases(args: argparse.Namespace, names: Sequence[str]) -> list[Case]:
+    """The cases that `--cases` finds; without it these of the full suite, or all of the smoke suite."""
+    chosen = args.cases or ("" if args.suite == "smoke" else f"^({'|'.join(names)})$")
+    return [case for case in suite(args.suite, args.corpus) if re.search(chosen, case.name)]
 
 
 def tasks_of(args: argparse.Namespace) -> list[Task]:

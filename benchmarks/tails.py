@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
 import statistics
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -27,8 +26,8 @@ from benchmarks.candidates import Bench
 from benchmarks.emulated import Emulation
 from benchmarks.prepare import Kernel, Options, Preparation, Prepared, Ready, Task, compile_task, describe
 from benchmarks.report import table
-from benchmarks.run import Results, Setting, no_gpu, note, read_rows
-from benchmarks.suite import Case, suite
+from benchmarks.run import Results, Setting, are_widths, no_gpu, note, read_rows, some_cases
+from benchmarks.suite import Case
 from benchmarks.timing import Progress
 from sparseditto.agent.planner import MOST_TILES
 from sparseditto.agent.tuner import OK
@@ -76,7 +75,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tiles", action="store_true", help="measure every way to cut the columns into tiles as well")
     parser.add_argument("--then", action="append", default=[], metavar="PASSES", help="and each plan followed by these passes")
     args = parser.parse_args(words)
-    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", args.K):
+    if not are_widths(args.K):
         parser.error("--K takes numbers of 1 or more, separated by commas")
     if args.rounds < 1:
         parser.error("--rounds takes 1 or more")
@@ -88,7 +87,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if args.device == "cuda" and (missing := no_gpu()):
         note(f"{missing}; --device simt --suite smoke runs without a GPU")
         return 2
-    cases = _cases(args)
+    cases = some_cases(args, (*SHORT, *MEDIUM, *SKEWED, *SMALL))
     if not cases:
         note(f"no case of suite {args.suite} is found by '{args.cases}'")
         return 2
@@ -105,11 +104,6 @@ def main(words: Sequence[str] | None = None) -> int:
     rows = [row for row in rows if all(row[key] == value for key, value in asdict(setting).items())]
     print(summary(rows))
     return 3 if lost else 1 if any(row["outcome"] != "right" for row in rows) else 0
-
-
-def _cases(args: argparse.Namespace) -> list[Case]:
-    chosen = args.cases or ("" if args.suite == "smoke" else f"^({'|'.join((*SHORT, *MEDIUM, *SKEWED, *SMALL))})$")
-    return [case for case in suite(args.suite, args.corpus) if re.search(chosen, case.name)]
 
 
 def _measure(args: argparse.Namespace, setting: Setting, results: Results, work: Sequence[tuple[Case, Sequence[Task]]]) -> bool:
