@@ -47,8 +47,8 @@ def emit_json(data: Any) -> None:
     print()
 
 
-def add_kernel_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments by which a kernel is compiled."""
+def add_operand_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say what is compiled: a function, its operands and their sizes, and the GPU."""
     parser.add_argument(
         "--bind",
         metavar="OPERAND=FILE",
@@ -59,10 +59,19 @@ def add_kernel_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", metavar="NAME=N", action="append", default=[], help="size of a dimension (K=64, B.1=64)")
     parser.add_argument("--entry", metavar="NAME", help="the function to compile, where there are several")
     parser.add_argument("--target", metavar="CHIP", default="sm_90", help="the GPU to compile for (default %(default)s)")
-    parser.add_argument("--plan", metavar="PLAN", help="a plan: its text, a JSON file, or a package that has it")
+
+
+def add_load_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--load", metavar="FILE", action="append", default=[], type=Path, help="a Python file that registers passes"
     )
+
+
+def add_kernel_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments by which a kernel is compiled."""
+    add_operand_arguments(parser)
+    parser.add_argument("--plan", metavar="PLAN", help="a plan: its text, a JSON file, or a package that has it")
+    add_load_argument(parser)
     parser.add_argument(
         "--print-ir-after", metavar="STAGE", action="append", default=[], help="print the IR after S0 … S5 (or all)"
     )

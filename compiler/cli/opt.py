@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparseditto.compiler.cli.common import BAD_INPUT, OK, Parser, guarded, run_and_report
+from sparseditto.compiler.cli.common import BAD_INPUT, OK, Parser, add_load_argument, guarded, run_and_report
 from sparseditto.dialects.errors import DittoError, InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def parser() -> Parser:
         "--verify-diagnostics", action="store_true", help="check diagnostics against expected-error comments; print nothing"
     )
     p.add_argument("--target", metavar="CHIP", default="sm_90", help="the GPU that passes are told (default %(default)s)")
-    p.add_argument("--load", metavar="FILE", action="append", default=[], type=Path, help="a Python file that registers passes")
+    add_load_argument(p)
     p.add_argument("--mlir-print-debuginfo", action="store_true", help="print locations")
     p.add_argument("--mlir-print-op-generic", action="store_true", help="print the generic form")
     return p

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import inspect
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparseditto.compiler.cli.common import OK, add_json_argument, emit_json
+from sparseditto.compiler.cli.common import OK, add_json_argument, add_load_argument, emit_json
 
 if TYPE_CHECKING:
     from sparseditto.passes.base import Pass
@@ -17,9 +16,7 @@ if TYPE_CHECKING:
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("passes", help="list passes", description="List passes, or describe one.")
     parser.add_argument("name", nargs="?", help="the pass to describe")
-    parser.add_argument(
-        "--load", metavar="FILE", action="append", default=[], type=Path, help="a Python file that registers passes"
-    )
+    add_load_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(func=command)
 

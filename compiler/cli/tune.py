@@ -9,7 +9,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparseditto.compiler.cli.common import INTERRUPTED, OK, add_json_argument, default_output, emit_json, natural, note
+from sparseditto.compiler.cli.common import (
+    INTERRUPTED,
+    OK,
+    add_json_argument,
+    add_load_argument,
+    add_operand_arguments,
+    default_output,
+    emit_json,
+    natural,
+    note,
+)
 
 if TYPE_CHECKING:
     from sparseditto.compiler.tuning import Progress, Trial, TuningResult
@@ -26,25 +36,14 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("kernel", type=Path, help="the .mlir file ('-' for standard input)")
     parser.add_argument("-o", "--output", metavar="DIR", type=Path, help="the package to write (default: NAME.ditto here)")
-    parser.add_argument(
-        "--bind",
-        metavar="OPERAND=FILE",
-        action="append",
-        default=[],
-        help="bind a matrix (.mtx, .tns, .npz, .npy) or array (.npy), or a number to a scalar",
-    )
-    parser.add_argument("--size", metavar="NAME=N", action="append", default=[], help="size of a dimension (K=64, B.1=64)")
-    parser.add_argument("--entry", metavar="NAME", help="the function to compile, where there are several")
-    parser.add_argument("--target", metavar="CHIP", default="sm_90", help="the GPU to compile for (default %(default)s)")
+    add_operand_arguments(parser)
     parser.add_argument(
         "--budget", metavar="N|Ns", default="64", help="candidates (64), time (20s, 2m) or both (64,20s); default %(default)s"
     )
     parser.add_argument(
         "--plan", metavar="PLAN", action="append", default=[], help="measure these plans only (text, JSON file or package)"
     )
-    parser.add_argument(
-        "--load", metavar="FILE", action="append", default=[], type=Path, help="a Python file that registers passes"
-    )
+    add_load_argument(parser)
     parser.add_argument(
         "--device", choices=("cuda", "simt"), help="where to measure (default: cuda where there is a GPU, else simt)"
     )
