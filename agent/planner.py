@@ -178,7 +178,7 @@ class _SpMV:
         if f.equal_values:
             yield [_make("uniform-values"), *([_slices(f, 32), *tail] if self.sliceable else self._shared(self.lanes))]
         if self.sliceable and f.ell_padding <= PADDING:
-            yield [_make("ell-rows", offsets=16 if f.span < 1 << 16 else 32), *tail]
+            yield [_make("ell-rows", offsets=_offset_bits(f.span)), *tail]
         if (bits := _narrow(self.task, f)) is not None:
             yield [_make("narrow-coordinates", bits=bits), *self._shared(self.lanes)]
         if f.empty_rows >= EMPTY:
@@ -202,11 +202,10 @@ class _SpMV:
         large, small = ((1024, 128), (2048, 256), (512, 128)), ((512, 128), (256, 64), (1024, 128), (1024, 256))
         long = ((2048, 128), (2048, 256), (1024, 128))
         sizes = long if self.f.mean_row >= 256 else large if self.f.entries > LARGE else small
-        for entries, threads in sizes:
-            yield [_make("stage-entries", entries=entries, threads=threads, stage="products"), _make("unroll", factor=UNROLL)]
-        entries, threads = sizes[0]
-        stage = _make("stage-entries", entries=entries, threads=threads, stage="products")
-        yield [stage, _make("unroll", factor=UNROLL), _bound(threads)]
+        unroll = _make("unroll", factor=UNROLL)
+        plans = [[_make("stage-entries", entries=e, threads=t, stage="products"), unroll] for e, t in sizes]
+        yield from plans
+        yield [*plans[0], _bound(sizes[0][1])]
 
     def _binned(self) -> list[Pass]:
         lanes = _power_of_two(self.f.mean_row / 3.3)
@@ -414,9 +413,14 @@ def _blocks(task: Task, f: Features, least: dict[int, float]) -> Iterator[tuple[
             yield blocked, height, width
 
 
-def _bound(threads: int, share: int = 2) -> Pass:
-    """Registers for unrolled loads: only 1/`share` of the threads that a multiprocessor holds need to fit."""
-    return _make("bound-launch", blocks=RESIDENT_THREADS // (share * threads))
+def _bound(threads: int) -> Pass:
+    """Registers for unrolled loads: only half of the threads that a multiprocessor holds need to fit."""
+    return _make("bound-launch", blocks=RESIDENT_THREADS // (2 * threads))
+
+
+def _offset_bits(span: int) -> int:
+    """Of a coordinate that is an offset within so many columns."""
+    return 16 if span < 1 << 16 else 32
 
 
 def _fits_slices(task: Task, f: Features) -> bool:
@@ -432,7 +436,7 @@ def _fits_slices(task: Task, f: Features) -> bool:
 def _slices(f: Features, height: int) -> Pass:
     """Slices with rows sorted where that saves padding, and 16-bit offsets where they reach."""
     window, span = (1, f.span) if f.padding <= 1.1 * f.padding_sorted else (WINDOW, f.span_sorted)
-    return _make("slice-rows", height=height, window=window, offsets=16 if span < (1 << 16) else 32)
+    return _make("slice-rows", height=height, window=window, offsets=_offset_bits(span))
 
 
 def _fits_diagonals(task: Task, f: Features) -> bool:
