@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from mlir import ir
 
+from sparseditto.compiler.api import Result, compile_file, run
 from sparseditto.compiler.computation import Computation
 from sparseditto.compiler.kernel import read_kernel
 from sparseditto.dialects.binding import context
@@ -176,6 +177,14 @@ def _only(shape: tuple[int, int], row: int | None = None, column: int | None = N
     return sp.csr_array(dense)
 
 
+def of_lengths(lengths: list[int], columns: int = 1003) -> sp.csr_array:
+    """A matrix whose rows have these numbers of entries, in columns at random."""
+    rng = np.random.default_rng(4)
+    rows = [np.sort(rng.choice(columns, size=n, replace=False)) for n in lengths]
+    values = rng.uniform(-1, 1, sum(lengths))
+    return sp.csr_array((values, np.concatenate([*rows, []]).astype(int), np.cumsum([0, *lengths])), (len(lengths), columns))
+
+
 def _special() -> sp.csr_array:
     """NaN, both infinities, -0, a stored zero, a subnormal and large values."""
     values = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, 3e38, -3e38, 1.0]
@@ -219,6 +228,22 @@ def agrees(result: Array, a: sp.csr_array, x: Array, start: Array | float = 0.0)
         same = (result == expected) | (np.isnan(result) & np.isnan(expected))
         overflows = np.isfinite(scale) & (scale > float(np.finfo(dtype).max) / 2)
     return result.shape == expected.shape and bool((close | same | overflows).all())
+
+
+def both(
+    text: Path, a: Any, plan: str | None = None, columns: int | None = None, *, dynamic: bool = False, transpose: bool = False
+) -> Result:
+    """Compile for `a`, run with random operands, and hold the result to both checks.  `dynamic`: K is told at the run only."""
+    sizes = {} if columns is None else {"K": columns}
+    package = compile_file(text, {"A": a}, {} if dynamic else sizes, plan=plan).package
+    result = run(package, {"A": a}, sizes, verify=True)
+    assert result.check is not None
+    assert result.check.passed, (package.plan, result.check)
+    (dense,) = result.inputs.dense.values()
+    initial = result.inputs.initial if result.inputs.initial is not None else package.computation.initial
+    matrix = sp.csr_array(a)
+    assert agrees(result.output, sp.csr_array(matrix.T) if transpose else matrix, dense, initial), package.plan
+    return result
 
 
 # --- Files and contexts -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from conftest import (
     MATRICES,
     PRODUCT,
     agrees,
+    both,
     every_case,
     generic,
     matmul,
@@ -31,7 +32,7 @@ from conftest import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparseditto.compiler.api import Result, compile_file, run
+from sparseditto.compiler.api import compile_file, run
 from sparseditto.dialects.errors import DittoError, NotApplicable, PlanError, Unsupported
 
 Write = Callable[[str], Path]
@@ -40,22 +41,6 @@ Case = dict[str, Any]
 THREADS = "accumulate-registers,rows-to-threads,map-blocks"
 ENTRIES = "accumulate-registers,rows-to-subgroups{lanes=8 share=entries},unroll{factor=2},map-blocks"
 COLUMNS = "accumulate-registers,rows-to-subgroups{lanes=4 share=columns},map-blocks"
-
-
-def both(
-    text: Path, a: Any, plan: str | None = None, columns: int | None = None, *, dynamic: bool = False, transpose: bool = False
-) -> Result:
-    """Compile for `a`, run with random operands, and hold the result to both checks.  `dynamic`: K is told at the run only."""
-    sizes = {} if columns is None else {"K": columns}
-    package = compile_file(text, {"A": a}, {} if dynamic else sizes, plan=plan).package
-    result = run(package, {"A": a}, sizes, verify=True)
-    assert result.check is not None
-    assert result.check.passed, (package.plan, result.check)
-    (dense,) = result.inputs.dense.values()
-    initial = result.inputs.initial if result.inputs.initial is not None else package.computation.initial
-    matrix = sp.csr_array(a)
-    assert agrees(result.output, sp.csr_array(matrix.T) if transpose else matrix, dense, initial), package.plan
-    return result
 
 
 # --- Operators x types x formats x widths x plans x columns ------------------------------------------------

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from conftest import MATRICES, Array, computation, matvec
+from conftest import MATRICES, Array, computation, matvec, of_lengths
 from test_scalars import ENCODE, LENGTHS, SPMM_PLANS, SPMV_PLANS, epilogue, prologue
-from test_schedules import of_lengths
 
 from sparseditto.compiler.api import Result, compile_file, run
 from sparseditto.compiler.cli.main import main

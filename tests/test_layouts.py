@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import Array, matmul, matvec, transposed_matvec
+from conftest import Array, matmul, matvec, of_lengths, transposed_matvec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_new_schedules import WIDE as OTHER_WIDE
 from test_new_schedules import alternating, banded, checked, compiled, each_checked, hard, setting_of
 from test_scalars import prologue
-from test_schedules import mixed, of_lengths
+from test_schedules import mixed
 
 from sparseditto.agent.features import Features, analyse
 from sparseditto.agent.planner import Task, ranked

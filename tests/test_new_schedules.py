@@ -14,13 +14,24 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import MATRICES, PRODUCT, Array, agrees, generic, matmul, matvec, transposed_matmul, transposed_matvec
+from conftest import (
+    MATRICES,
+    PRODUCT,
+    Array,
+    agrees,
+    generic,
+    matmul,
+    matvec,
+    of_lengths,
+    transposed_matmul,
+    transposed_matvec,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_compile import BODIES, DENSE_TIMES_SPARSE, MATRIX, PINNED, ROWS, STORED_OTHERWISE, VECTOR
 from test_reference import COMPUTATIONS
 from test_scalars import prologue
-from test_schedules import ROW_SCALED, mixed, of_lengths, positions_of
+from test_schedules import ROW_SCALED, mixed, positions_of
 
 from sparseditto.agent import planner
 from sparseditto.compiler.api import bind_package, compile_file, run

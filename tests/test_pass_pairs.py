@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import Array, agrees, matmul, matvec, transposed_matmul, transposed_matvec
+from conftest import Array, agrees, matmul, matvec, of_lengths, transposed_matmul, transposed_matvec
 from test_new_schedules import alternating
-from test_schedules import of_lengths
 
 from sparseditto.compiler.api import bind_package, compile_file
 from sparseditto.compiler.execute import prepare, run_simt

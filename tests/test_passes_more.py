@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import MATRICES, matmul, matvec, transposed_matmul
-from test_schedules import HARD, both, mixed
+from conftest import MATRICES, both, matmul, matvec, transposed_matmul
+from test_schedules import HARD, mixed
 
 from sparseditto.agent.planner import Task, default_plan
 from sparseditto.agent.space import Context, Space

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import MATRICES, matmul, matvec, transposed_matvec
+from conftest import MATRICES, matmul, matvec, of_lengths, transposed_matvec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_new_schedules import banded, checked, each_checked
 from test_scalars import epilogue, prologue
-from test_schedules import ROW_SCALED, mixed, of_lengths
+from test_schedules import ROW_SCALED, mixed
 
 from sparseditto.agent.features import analyse
 from sparseditto.agent.planner import Task

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import MATRICES, computation
-from test_schedules import of_lengths
+from conftest import MATRICES, computation, of_lengths
 
 from sparseditto.compiler.api import Result, compile_file, run
 from sparseditto.compiler.package import KernelPackage

@@ -19,11 +19,12 @@ from conftest import (
     MATRICES,
     PRODUCT,
     Array,
-    agrees,
+    both,
     every_case,
     generic,
     matmul,
     matvec,
+    of_lengths,
     pairs_of,
     transposed_matmul,
     transposed_matvec,
@@ -31,7 +32,7 @@ from conftest import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparseditto.compiler.api import Result, bind_package, compile_file, run
+from sparseditto.compiler.api import bind_package, compile_file, run
 from sparseditto.compiler.execute import prepare, run_simt
 from sparseditto.compiler.package import KernelPackage
 from sparseditto.compiler.runtimes.resources import ptxas_resources
@@ -58,14 +59,6 @@ ROW_AND_COLUMN_SCALED = generic(
 )
 
 
-def of_lengths(lengths: list[int], columns: int = 1003) -> sp.csr_array:
-    """A matrix whose rows have these numbers of entries, in columns at random."""
-    rng = np.random.default_rng(4)
-    rows = [np.sort(rng.choice(columns, size=n, replace=False)) for n in lengths]
-    values = rng.uniform(-1, 1, sum(lengths))
-    return sp.csr_array((values, np.concatenate([*rows, []]).astype(int), np.cumsum([0, *lengths])), (len(lengths), columns))
-
-
 @cache
 def mixed() -> sp.csr_array:
     """Rows of every length up to 34, around 64 and 128, of 300 and 1000, and empty ones between and at both ends."""
@@ -80,19 +73,6 @@ HARD: dict[str, Callable[[], sp.csr_array]] = {
     "all rows are long": lambda: of_lengths([400, 401, 500]),
     **{name: MATRICES[name] for name in ("no entries", "0x0", "0x5", "5x0", "1x1", "full column", "special values")},
 }
-
-
-def both(text: Path, a: sp.csr_array, plan: str, columns: int | None = None, transpose: bool = False) -> Result:
-    """Compile for `a`, run on random operands, and hold the result to both checks."""
-    sizes = {} if columns is None else {"K": columns}
-    package = compile_file(text, {"A": a}, sizes, plan=plan).package
-    result = run(package, {"A": a}, sizes, verify=True)
-    assert result.check is not None
-    assert result.check.passed, (plan, result.check)
-    (dense,) = result.inputs.dense.values()
-    start = result.inputs.initial if result.inputs.initial is not None else package.computation.initial
-    assert agrees(result.output, sp.csr_array(a.T) if transpose else a, dense, start), plan
-    return result
 
 
 # --- All together -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import MATRICES, Array, agrees, generic, matmul, matvec, transposed_matmul, transposed_matvec
+from conftest import MATRICES, Array, both, generic, matmul, matvec, of_lengths, transposed_matmul, transposed_matvec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_scalars import FORMS, solve
@@ -20,7 +20,7 @@ from test_scalars import FORMS, solve
 from sparseditto.agent.features import analyse
 from sparseditto.agent.planner import Task
 from sparseditto.agent.space import Context
-from sparseditto.compiler.api import Result, bind_package, compile_file, run
+from sparseditto.compiler.api import bind_package, compile_file, run
 from sparseditto.compiler.execute import prepare, run_simt
 from sparseditto.compiler.runtimes.launches import resolve
 from sparseditto.compiler.runtimes.resources import ptxas_resources
@@ -36,14 +36,6 @@ Write = Callable[[str], Path]
 
 MODES = ("atomic", "deterministic")
 EMPTY = [0] * 3000
-
-
-def of_lengths(lengths: list[int], columns: int = 1003) -> sp.csr_array:
-    """A matrix whose rows have these numbers of entries, in columns at random."""
-    rng = np.random.default_rng(5)
-    rows = [np.sort(rng.choice(columns, size=n, replace=False)) for n in lengths]
-    values = rng.uniform(-1, 1, sum(lengths))
-    return sp.csr_array((values, np.concatenate([*rows, []]).astype(int), np.cumsum([0, *lengths])), (len(lengths), columns))
 
 
 @cache
@@ -69,19 +61,6 @@ HARD: dict[str, Callable[[], sp.csr_array]] = {
 
 def plan(split: str, *, first: str = "", encoding: str = "set-encoding") -> str:
     return ",".join(filter(None, (encoding, "accumulate-registers", first, f"split-entries{{{split}}}", "map-blocks")))
-
-
-def both(text: Path, a: sp.csr_array, steps: str, columns: int | None = None, transpose: bool = False) -> Result:
-    """Compile for `a`, run on random operands, and hold the result to both checks."""
-    sizes = {} if columns is None else {"K": columns}
-    package = compile_file(text, {"A": a}, sizes, plan=steps).package
-    result = run(package, {"A": a}, sizes, verify=True)
-    assert result.check is not None
-    assert result.check.passed, (steps, result.check)
-    (dense,) = result.inputs.dense.values()
-    start = result.inputs.initial if result.inputs.initial is not None else package.computation.initial
-    assert agrees(result.output, sp.csr_array(a.T) if transpose else a, dense, start), steps
-    return result
 
 
 # --- SpMV ---------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import scipy.sparse as sp
-from conftest import matmul, matvec, transposed_matmul
-from test_schedules import HARD, both, mixed
+from conftest import both, matmul, matvec, transposed_matmul
+from test_schedules import HARD, mixed
 
 from sparseditto.agent.features import Features
 from sparseditto.agent.planner import Task

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import MATRICES, matmul, matvec
+from conftest import MATRICES, matmul, matvec, of_lengths
 from test_halves import product
 from test_scalars import LENGTHS, SPMM_PLANS, SPMV_PLANS, epilogue, prologue
-from test_schedules import of_lengths
 
 from sparseditto.compiler.api import Result, compile_file, run
 from sparseditto.compiler.reference import compare, evaluate
