@@ -15,6 +15,7 @@ from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import find
 
 THREADS = 256  # a block
+NARROW = 128  # a block of threads that have many registers or little to do
 RESIDENT = 1 << 18  # threads that a large GPU holds at a time: fewer leave it idle
 SHORT_ROW = 24  # entries: the lanes of a shorter row need fewer each
 STEP_US = 0.5  # one step of a lane's walk over its entries: a coordinate, then what it points to
@@ -22,10 +23,19 @@ UNROLL = 4  # entries a step
 LAUNCH_US = 2.5
 BYTES_PER_US = 3e6
 RESIDENT_THREADS = 2048  # of a multiprocessor
-SLICED_ROWS = 1 << 16  # rows: fewer threads, one a row, leave too much of the GPU idle
-SLICED_MEAN = 100.0  # entries a row: one thread takes too long for more
+SLICED_ROWS = 40_000  # rows: fewer threads, one a row, leave too much of the GPU idle
+SLICED_RATIO = 1000  # rows over entries a row: one thread takes too long for longer ones
 PADDING = 1.5  # places over entries, up to which slices are worth their padding
 EMPTY = 0.5  # share of rows without entries, from which a list of the others is worth its reading
+MOST_PADDING = 4.0  # the same, that `ell-rows` and `diagonals` pack by default
+EQUAL_PADDING = 1.1  # the same, up to which rows of one width beat slices
+DIAGONAL_PADDING = 1.4  # the same, up to which diagonals beat coordinates of 16 bits
+BLOCK_BEST, BLOCK_MOST = 0.92, 1.2  # of a cost (see `_SpMM._blocked`): certain to beat rows without blocks; worth a try
+CROWDED = 0.02  # share of the entries in one row, from which atomics of its pieces are slow
+SCATTERED = 16  # entries a row, below which parts of the entries beat segments of rows
+SPREAD = 32  # columns of the matrix for each entry of a mean row, up to which neighbouring rows share many
+BUSY = 50_000  # threads that hide most of the latency
+STEP = 8  # entries of which one thread has all loads in flight together
 MOST_PLACES = 2**31 - 1
 MARKED = (1 << 8, 1 << 16)  # columns, for which coordinates of 8 or 16 bits leave none that could mark padding
 MOST_TILES = 9  # columns that a lane holds: so many sums, and the loads of UNROLL entries
@@ -33,6 +43,7 @@ ROW_UNITS = 12  # what a row costs each of its lanes, where one column of an ent
 L1_BYTES = 160 * 1024  # of the L1 cache that a tile of dense columns may fill
 TILE_REUSE = 32  # entries of a column of the matrix, from which such a tile is worth reading the entries again
 SMALL = 500_000  # entries
+HUBS = 1_000_000  # entries
 LARGE = 2_000_000  # entries that keep the GPU busy for long
 _NONE = float("inf")  # padding that no layout is worth
 _UNKNOWN = Features(
@@ -92,7 +103,8 @@ def _plans(task: Task, features: Features | None, target: Target) -> Iterator[Pl
         stored = by_kind[Kind.REPRESENTATION]
         if not task.choose_format and stored:
             continue
-        first = stored if stored or not task.choose_format else [_encoding(task, features)]
+        marked = any(Form.SLICES in step.provides for step in steps)
+        first = stored if stored or not task.choose_format else [_encoding(task, features, marked)]
         mapped = any(Form.BLOCKS in step.provides for step in steps)
         blocks = [] if mapped else [_make("map-blocks", threads=THREADS)]
         schedule = [_make("accumulate-registers"), *by_kind[Kind.SCHEDULE]]
@@ -114,10 +126,10 @@ def _make(name: str, **options: object) -> Pass:
     return find(name).make({key.replace("_", "-"): str(value) for key, value in options.items()})
 
 
-def _encoding(task: Task, features: Features | None) -> Pass:
-    """Rows first where the output has them, and 16-bit coordinates where they fit."""
+def _encoding(task: Task, features: Features | None, marked: bool) -> Pass:
+    """Rows first where the output has them, and 16-bit coordinates where they fit, beside a mark where there is one."""
     extent = task.shape[1 if task.rows_first else 0]
-    narrow = extent is not None and extent <= 1 << 16
+    narrow = extent is not None and extent + marked <= 1 << 16
     wide = features is not None and features.entries > 2**31 - 1
     return _make(
         "set-encoding",
@@ -138,24 +150,27 @@ class _SpMV:
         self.cuttable = task.plain_rows and task.one_sum
         self.stageable = self.cuttable and not task.row_terms and f is not _UNKNOWN
         self.sliceable = self.cuttable and _fits_slices(task, f)
+        self.storable = self.cuttable and f is not _UNKNOWN
+        self.markable = self.storable and _fits_marks(task, f, f.ell_padding)
 
     def schedules(self) -> Iterator[list[Pass]]:
         f = self.f
         held_up = self.cuttable and _held_up(self.task, f, self.lanes)
-        hubs = f.variation > 1.5 and f.mean_row >= 8 and f.entries > LARGE  # many long rows, each with short ones around
-        if self.sliceable and f.rows >= SLICED_ROWS and 4 <= f.mean_row <= SLICED_MEAN and not held_up:
+        hubs = f.variation > 1.5 and 8 <= f.mean_row <= 64 and f.entries > HUBS  # many long rows, each with short ones around
+        if self.storable:
+            yield from self._smaller(held_up)
+        if self.sliceable and f.rows >= max(SLICED_ROWS, SLICED_RATIO * f.mean_row) and f.mean_row >= 4 and not held_up:
             yield from self._sliced()
         uneven = f.variation > 1 and f.entries > LARGE
         if held_up and hubs:
+            yield self._split("atomic", 256)
             yield self._binned()
         if (held_up or uneven) and self.stageable:
             yield from self._staged()
         if held_up:
             yield self._binned()
-            yield [_make("split-entries", length=512, items=4)]
-            yield [_make("split-entries", length=512, items=4, mode="deterministic")]
-        if not held_up:
-            yield from self._blocked()
+            yield self._split("atomic", 256 if f.entries > LARGE else 128)
+            yield self._split("deterministic", 512)
         yield self._shared(self.lanes)
         if not held_up and self.stageable:
             yield from self._staged()
@@ -165,32 +180,73 @@ class _SpMV:
         yield self._shared(_power_of_two(self.lanes / 2))
         if self.sliceable:
             yield from self._sliced()
-        yield from self._stored()
+        if self.storable:
+            yield from self._stored()
+
+    def _smaller(self, held_up: bool) -> Iterator[list[Pass]]:
+        """What moves clearly fewer bytes than slices do, or takes fewer steps one after another."""
+        f = self.f
+        if f.empty_rows >= EMPTY and not _held_up(self.task, f, self._filled_lanes()):
+            yield self._nonempty()
+        few = f.rows < SLICED_ROWS
+        if _fits_diagonals(self.task, f) and (f.diagonals <= STEP if few else f.diagonal_padding <= DIAGONAL_PADDING):
+            yield self._diagonals()
+        if not held_up:
+            yield from self._blocked()
+        if self.markable and (f.max_row <= STEP and f.ell_padding <= MOST_PADDING if few else f.ell_padding <= EQUAL_PADDING):
+            yield self._equal()
 
     def _stored(self) -> Iterator[list[Pass]]:
         """Entries stored in fewer bytes than CSR has, or without the rows that have none."""
         f = self.f
-        if not self.cuttable or f is _UNKNOWN:
-            return
-        tail = [_make("rows-to-threads"), _make("unroll", factor=8, tail="halves")]
         if _fits_diagonals(self.task, f):
-            yield [_make("diagonals"), *tail]
+            yield self._diagonals()
         if f.equal_values:
+            tail = [_make("rows-to-threads"), _make("unroll", factor=8, tail="halves")]
             yield [_make("uniform-values"), *([_slices(f, 32), *tail] if self.sliceable else self._shared(self.lanes))]
-        if self.sliceable and f.ell_padding <= PADDING:
-            yield [_make("ell-rows", offsets=_offset_bits(f.span)), *tail]
+        if self.markable and f.ell_padding <= PADDING:
+            yield self._equal()
         if (bits := _narrow(self.task, f)) is not None:
             yield [_make("narrow-coordinates", bits=bits), *self._shared(self.lanes)]
         if f.empty_rows >= EMPTY:
-            lanes = _power_of_two(f.mean_row / (1 - f.empty_rows) / 3.3) if f.empty_rows < 1 else 1
-            yield [_make("nonempty-rows"), *self._shared(lanes)]
+            yield self._nonempty()
+
+    def _diagonals(self) -> list[Pass]:
+        return [_make("diagonals"), *self._side_by_side(self.f.diagonals)]
+
+    def _equal(self) -> list[Pass]:
+        return [_make("ell-rows", offsets=_offset_bits(self.f.span)), *self._side_by_side(self.f.max_row)]
+
+    def _side_by_side(self, width: int) -> list[Pass]:
+        """A thread a row of so many places; where rows are few, all loads of one are in flight together."""
+        few = self.f.rows < SLICED_ROWS
+        unroll = _make("unroll", factor=_power_of_two(2 * width - 1, UNROLL, STEP), tail="clamp" if few else "halves")
+        steps = [_make("rows-to-threads"), unroll]
+        steps.append(_make("map-blocks", threads=NARROW))
+        return [*steps, _bound(NARROW)] if few else steps
+
+    def _nonempty(self) -> list[Pass]:
+        return [_make("nonempty-rows"), *self._shared(self._filled_lanes())]
+
+    def _filled_lanes(self) -> int:
+        """Lanes for the mean row of those that have entries."""
+        filled = 1 - self.f.empty_rows
+        return _power_of_two(self.f.mean_row / filled / 3.3) if filled else 1
+
+    def _split(self, mode: str, length: int) -> list[Pass]:
+        return [_make("split-entries", length=length, items=4, mode=mode)]
 
     def _blocked(self) -> Iterator[list[Pass]]:
-        """Rows of blocks: a coordinate for many entries."""
-        for encoding, height, width in _blocks(self.task, self.f, {8: 0.8, 4: 0.8, 3: 0.85, 2: 0.9}):
-            lanes = _power_of_two(min(self.f.mean_row / width, max(4, RESIDENT * height / 2 / max(self.f.rows, 1))))
-            share = _make("rows-to-subgroups", lanes=lanes, share="entries") if lanes > 1 else _make("rows-to-threads")
-            yield [encoding, _make("jam-block-rows"), share, _make("unroll", factor=4)]
+        """Rows of blocks: a coordinate for many entries.  Those of the fewest bytes an entry come first."""
+        size = self.task.element_bytes
+        small = [block for block in _blocks(self.task, self.f) if block.height <= 4 and block.fill]
+        kinds = [(block, (size + 2 / block.places) / block.fill) for block in small]
+        for block, cost in sorted(kinds, key=lambda kind: kind[1]):
+            if cost < size + 2:  # what CSR has with coordinates of 16 bits
+                blocks = self.f.mean_row / block.width / block.fill
+                lanes = _power_of_two(min(blocks / 1.4, max(4, RESIDENT * block.height / 2.5 / max(self.f.rows, 1))))
+                share = _make("rows-to-subgroups", lanes=lanes, share="entries") if lanes > 1 else _make("rows-to-threads")
+                yield [block.encoding, _make("jam-block-rows"), share, _make("unroll", factor=2)]
 
     def _sliced(self) -> Iterator[list[Pass]]:
         slices = _slices(self.f, 32)
@@ -267,15 +323,18 @@ class _SpMM:
         whole = self._layout(self.width)
         sliced = self._sliced(whole)
         best = whole if sliced is None else sliced
-        yield best.passes()
-        for blocks in (4, 5):  # 64 and 48 registers
-            yield replace(best, unroll=8, bound=blocks).passes()
-        yield from self._blocked()
+        blocked = self._blocked()
+        yield from (steps for cost, steps in blocked[:2] if cost < BLOCK_BEST)
+        yield from self._ordered(whole)
+        split = [self._split(best, mode) for mode in self._modes()] if best.segment else []
+        if self.f.mean_row < SCATTERED and self.columns > (128 if self.f.entries > LARGE else 16):
+            yield from split
+        yield from (layout.passes() for layout in self._unrolled(best))
+        yield from split
+        yield from (steps for cost, steps in blocked if cost < BLOCK_MOST)
         yield replace(best, unroll=8 if best.unroll == UNROLL else UNROLL).passes()
         if sliced is not None:
             yield whole.passes()
-        if best.segment:
-            yield from (self._split(best, mode) for mode in ("deterministic", "atomic"))
         yield from (layout.passes() for layout in (*self._tiled(), *self._spread(best)))
         others = [layout for layout in self._other_layouts(best) if layout != best]
         soon = 2 if self.columns <= 16 else 1
@@ -302,29 +361,65 @@ class _SpMM:
             doubly = _make("set-encoding", format="dcsr" if self.task.rows_first else "dcsc")
             yield [doubly, *replace(whole, segment=0).passes()]
 
-    def _blocked(self) -> Iterator[list[Pass]]:
-        """Rows of blocks: what a block's columns point to is loaded once for all of its rows, each with sums of its own."""
+    def _unrolled(self, best: _Layout) -> Iterator[_Layout]:
+        """The registers of a thread: more of them hide latency, more threads do as well once there is work for all."""
+        bounded = [replace(best, unroll=8, bound=blocks) for blocks in (4, 5)]  # 64 and 48 registers
+        if best.slices is not None:
+            yield from [best, *bounded] if self.f.mean_row >= 8 else [best]
+        else:
+            yield from [best, *bounded[::-1]] if self.f.entries > LARGE else [*bounded, best]
+
+    def _ordered(self, whole: _Layout) -> Iterator[list[Pass]]:
+        """Rows of like length side by side, where rows have entries in much of all columns.
+
+        They walk over the columns at one pace, and find in the L1 cache what their neighbours have loaded.
+        """
+        if not self._cuttable or self.f.entries <= LARGE or self.f.mean_row * SPREAD < self.f.columns:
+            return
         warp, vectors = self.target.warp_size, self.columns // self.width
-        least = {8: 0.25, 4: 0.4, 3: 0.6, 2: 0.8} if self.columns >= 64 else {8: 0.4, 4: 0.5, 3: 0.8, 2: 0.9}
         lanes = _power_of_two(vectors, most=warp)
-        for encoding, height, width in _blocks(self.task, self.f, least):
-            rows = self.f.rows / height
-            per_row = self.f.mean_row / width
+        layout = replace(whole, jam=-(-vectors // lanes), lanes=lanes, groups=warp // lanes, segment=0)
+        layout = replace(layout, slices=_make("reorder", rows="degree"), unroll=8 if vectors <= lanes else UNROLL)
+        for extra, threads in (("share-loads", 512), ("share-loads", 256), ("vectorize-entries", 512)):
+            steps = replace(layout, extra=extra).passes()
+            yield [*steps, _make("map-blocks", threads=threads), _make("bound-launch", blocks=1024 // threads)]
+
+    def _blocked(self) -> list[tuple[float, list[Pass]]]:
+        """Rows of blocks: what a block's columns point to is loaded once for all of its rows, each with sums of its own.
+
+        With what an entry costs, where it costs 1.05 without blocks: a part of a load, and registers for the sums, as often
+        as the block has places an entry, and more where too few threads are busy.  The cheapest come first.
+        """
+        warp, vectors = self.target.warp_size, self.columns // self.width
+        lanes = _power_of_two(vectors, most=warp)
+        found = []
+        for block in _blocks(self.task, self.f):
+            if not block.fill:
+                continue
+            rows, per_row = self.f.rows / block.height, self.f.mean_row / block.width / block.fill
             wanted = max(min(RESIDENT / 2 / max(rows * lanes, 1), per_row / 2), per_row / 16)
             groups = _power_of_two(min(wanted, warp / lanes))
-            steps = [encoding, _make("jam-block-rows")]
+            idle = max(1.0, BUSY / max(rows * lanes * groups, 1)) ** 0.5
+            cost = (1 / block.height + block.height / 20) / block.fill * idle
+            steps = [block.encoding, _make("jam-block-rows")]
             if self.width > 1:
                 steps.append(_make("vectorize", width=self.width))
             steps.append(_make("rows-to-subgroups", lanes=lanes * groups, groups=groups, share="columns"))
-            steps.append(_make("unroll", factor=4))
-            yield [*steps, _make("map-blocks", threads=128), _make("bound-launch", blocks={8: 4, 4: 6}.get(height, 8))]
+            steps += [_make("unroll", factor=2), _make("map-blocks", threads=NARROW)]
+            found.append((cost, [*steps, _make("bound-launch", blocks={8: 4, 4: 6}.get(block.height, 8))]))
+        return sorted(found, key=lambda one: one[0])
+
+    def _modes(self) -> tuple[str, str]:
+        """How pieces of cut rows meet: many pieces of one row keep each other's atomics waiting."""
+        modes = "atomic", "deterministic"
+        return modes[::-1] if self.f.max_row > CROWDED * self.f.entries else modes
 
     def _split(self, best: _Layout, mode: str) -> list[Pass]:
         """Entries, not rows, shared out evenly."""
         steps = [_make("vectorize", width=best.width)] if best.width > 1 else []
         if best.jam > 1:
             steps.append(_make("jam-columns", factor=best.jam))
-        length = 256 if self.columns <= 32 else 128
+        length = 32 if self.f.mean_row < 32 and self.f.entries < LARGE else 256 if self.columns <= 32 else 128
         return [*steps, _make("split-entries", lanes=best.lanes, share="columns", length=length, mode=mode)]
 
     def _tiled(self) -> Iterator[_Layout]:
@@ -400,17 +495,29 @@ class _SpMM:
             yield replace(best, width=best.width // 2, lanes=more, groups=groups)
 
 
-def _blocks(task: Task, f: Features, least: dict[int, float]) -> Iterator[tuple[Pass, int, int]]:
-    """Encodings in blocks that are full enough (BSR), each with the height and width of its blocks, the tallest first."""
-    if not (task.choose_format and task.rows_first and task.one_sum):
+@dataclass(frozen=True)
+class _Block:
+    """An encoding in blocks (BSR) and the share of their places that hold entries."""
+
+    encoding: Pass
+    height: int
+    width: int
+    fill: float
+
+    @property
+    def places(self) -> int:
+        return self.height * self.width
+
+
+def _blocks(task: Task, f: Features) -> Iterator[_Block]:
+    """Encodings in blocks, where the task may choose one."""
+    if not (task.choose_format and task.rows_first and task.one_sum and f.entries):
         return
-    fills = {8: f.fill_8, 4: f.fill_4, 3: f.fill_3, 2: f.fill_2}
-    for height, fill in fills.items():
-        if fill >= least[height]:
-            width = min(height, 4)
-            narrow = 16 if f.columns // width < 1 << 16 else 32
-            blocked = _make("set-encoding", format="bsr", coordinates=narrow, block_rows=height, block_columns=width)
-            yield blocked, height, width
+    for height, fill in {8: f.fill_8, 4: f.fill_4, 3: f.fill_3, 2: f.fill_2}.items():
+        width = min(height, 4)
+        narrow = 16 if f.columns // width < 1 << 16 else 32
+        encoding = _make("set-encoding", format="bsr", coordinates=narrow, block_rows=height, block_columns=width)
+        yield _Block(encoding, height, width, fill)
 
 
 def _bound(threads: int) -> Pass:
@@ -429,8 +536,12 @@ def _fits_slices(task: Task, f: Features) -> bool:
     Rows that differ much are not sorted: neighbours, which share columns, would end up far apart.
     """
     padding = min(f.padding, f.padding_sorted) if f.variation < 0.6 else f.padding
-    marked = task.choose_format or f.columns not in MARKED
-    return task.gathers and marked and padding <= PADDING and padding * f.entries <= MOST_PLACES
+    return padding <= PADDING and _fits_marks(task, f, padding)
+
+
+def _fits_marks(task: Task, f: Features, padding: float) -> bool:
+    """Whether coordinates can mark so many places without an entry."""
+    return task.gathers and (task.choose_format or f.columns not in MARKED) and padding * f.entries <= MOST_PLACES
 
 
 def _slices(f: Features, height: int) -> Pass:

@@ -34,12 +34,12 @@ COMPILE_LIMIT_S = 20.0
 BATCH = 8  # candidates of one generation, at most
 ROUNDS = 6  # for those that may be the best; the final timing, beside the baselines, has rounds of its own
 SPARE = 8  # plans that are compiled ahead beyond those that the budget measures first: about half are refused
-SORTED_NS = 150.0  # an entry, to sort a matrix into another format …
-SLICED_NS = 60.0  # … or to store its rows in slices …
-ORDERED_NS = 50.0  # … or to put rows or columns in another order …
+SORTED_NS = 60.0  # an entry, to sort a matrix into another format …
+SLICED_NS = 25.0  # … or to store its rows side by side …
+ORDERED_NS = 20.0  # … or to put rows or columns in another order …
 GRAPH_NS = 500.0  # … that the graph of the matrix gives …
 PARTED_NS = 20.0  # … or to take two parts …
-PACK_S = 2.0  # … and the most that a candidate may take for it
+PACK_S = 3.0  # … and the most that a candidate may take for it
 STEP_NS = 30.0  # a multiply-add of a lane that walks a long row alone …
 WALK_S = 0.5  # … and the most that a candidate may take for that
 UNCACHED = 128 << 20  # bytes that no cache holds: only then the compulsory bound holds
@@ -182,7 +182,7 @@ class Search:
         self.identities: dict[str, str] = {}
         self.skip: Collection[str] = ()
         self.base = Plan.from_json(self.kernel.package.plan)
-        others = {plan.digest(): plan for plan in self._recorded() or prepared.first}
+        others = {plan.digest(): plan for plan in (*self._recorded(), *prepared.first)}
         self.first = [self.base, *(p for d, p in others.items() if d != self.kernel.digest and not self.refusal(p))]
 
     def share(self) -> int:
@@ -399,7 +399,8 @@ def _pack_ns(step: Pass) -> float:
     """What the recipe of a step takes an entry."""
     if step.name == "reorder":
         return GRAPH_NS if step.options()["rows"] == "rcm" else ORDERED_NS
-    return {"slice-rows": SLICED_NS, "partition": PARTED_NS}.get(step.name, 0.0)
+    sliced = dict.fromkeys(("slice-rows", "ell-rows", "diagonals"), SLICED_NS)
+    return {**sliced, "partition": PARTED_NS}.get(step.name, 0.0)
 
 
 def walk_seconds(plan: Plan, features: Features, task: Task) -> float:

@@ -105,6 +105,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--suite", choices=("full", "smoke"), default="smoke")
     parser.add_argument("--corpus", type=Path, help="folder of the real matrices (default: beside the checkout)")
     parser.add_argument("--cases", default="", help="only cases whose name this regular expression finds")
+    parser.add_argument("--shard", default="1/1", help="I/N: every N-th case by size from the I-th on, for one of N GPUs")
     parser.add_argument("--most-nnz", type=float, default=float("inf"), help="leave out larger matrices")
     parser.add_argument("--ops", default="spmv,spmm")
     parser.add_argument("--K", default="8,32,128,256", help="dense columns of SpMM, separated by commas")
@@ -136,7 +137,18 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--rounds takes 1 or more")
     if not are_widths(args.K):
         parser.error("--K takes numbers of 1 or more, separated by commas")
+    found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", args.shard)
+    if found is None or int(found[1]) > int(found[2]):
+        parser.error("--shard takes I/N, with I from 1 to N")
+    args.shard = int(found[1]), int(found[2])
     return args
+
+
+def sharded(cases: Sequence[Case], shard: tuple[int, int]) -> list[Case]:
+    """Every n-th of the cases, by falling size, from the i-th on; in the order that they had."""
+    by_size = sorted(cases, key=lambda case: -case.nnz)
+    names = {case.name for case in by_size[shard[0] - 1 :: shard[1]]}
+    return [case for case in cases if case.name in names]
 
 
 def are_widths(text: str) -> bool:
@@ -167,6 +179,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if args.suite == "full" and not corpus_cases(args.corpus or corpus_folder()):
         note("the real matrices are missing: give their folder with --corpus")
     cases = [c for c in suite(args.suite, args.corpus) if re.search(args.cases, c.name) and c.nnz <= args.most_nnz]
+    cases = sharded(cases, args.shard)
     work = [(c, [t for t in tasks_of(args) if setting.key(c.name, t) not in results.done]) for c in cases]
     work = [(c, tasks) for c, tasks in work if tasks]
     try:

@@ -283,6 +283,23 @@ def test_no_task_is_begun_when_time_is_up(tmp_path: Path) -> None:
     assert tasks(out) == []
 
 
+def test_shards_hold_every_case_once_and_as_many_entries() -> None:
+    cases = suite("full", Path("absent"))
+    shards = [run.sharded(cases, (i, 3)) for i in (1, 2, 3)]
+    assert sorted(case.name for shard in shards for case in shard) == sorted(case.name for case in cases)
+    assert [case.name for case in shards[0]] == [case.name for case in cases if case in shards[0]], "in the same order"
+    entries = [sum(case.nnz for case in shard) for shard in shards]
+    assert max(entries) < 1.5 * min(entries)
+    assert run.sharded(cases, (1, 1)) == cases
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "1/2/3"])
+def test_a_shard_is_one_of_n(shard: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["--out", str(tmp_path / "none.jsonl"), "--shard", shard])
+    assert "I/N" in capsys.readouterr().err
+
+
 def test_cases_are_prepared_in_processes(tmp_path: Path) -> None:
     cases = [case for case in suite("smoke") if case.name in ("tiny_road", "tiny_hyper")]
     work = [(case, [Task("spmv", 0), Task("spmm", 4)]) for case in cases]

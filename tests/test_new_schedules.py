@@ -377,6 +377,7 @@ STRUCTURES: dict[str, Callable[[], sp.csr_array]] = {
     "bands": lambda: hard()["bands"],
     "one row of many blocks": lambda: hard()["one row of many blocks"],
     "blocks": blocked,
+    "rows of like length": lambda: of_lengths([5, 6, 5, 5] * 30 + [9]),
 }
 
 
@@ -384,6 +385,7 @@ STRUCTURES: dict[str, Callable[[], sp.csr_array]] = {
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 rows are enough for slices."""
     monkeypatch.setattr(planner, "SLICED_ROWS", 64)
+    monkeypatch.setattr(planner, "SLICED_RATIO", 1)
 
 
 def task_of(text: str, bound: dict[str, Any], sizes: dict[str, int]) -> tuple[planner.Task, Any]:
@@ -430,7 +432,7 @@ def test_plans_of_small_matrices_are_of_the_kinds_that_large_ones_get(small_is_l
         for structure in STRUCTURES.values()
         for step in compile_file(kernel_file(matvec()), {"A": structure()}).plan.steps
     }
-    assert {"slice-rows", "stage-entries", "jam-block-rows"} <= used
+    assert {"slice-rows", "stage-entries", "jam-block-rows", "diagonals"} <= used
 
 
 @pytest.mark.parametrize(

@@ -445,6 +445,8 @@ def features(**changes: Any) -> Features:
         "max_row": 12,
         "variation": 0.1,
         "empty_rows": 0.0,
+        "ell_padding": 9.0,
+        "diagonal_padding": 9.0,
     }
     return Features(**{**given, **changes})
 
@@ -496,7 +498,7 @@ def test_idle_threads_share_the_entries() -> None:
     assert many["groups"] == 1
 
 
-@pytest.mark.parametrize(("columns", "cut"), [(0, "stage-entries"), (8, "segment-rows"), (128, "segment-rows")])
+@pytest.mark.parametrize(("columns", "cut"), [(0, "stage-entries"), (8, "segment-rows"), (128, "split-entries")])
 def test_a_row_that_holds_the_others_up_is_cut(columns: int, cut: str) -> None:
     skewed = features(rows=100_000, entries=800_000, max_row=90_000)
     assert cut in names(default_plan(task(columns=columns), skewed, Target()))
@@ -551,6 +553,42 @@ def test_pinned_coordinates_that_may_all_be_taken_leave_no_mark(count: int) -> N
     assert "slice-rows" in names(planned(task_changes=pinned))
     assert "slice-rows" in names(planned(task_changes={"choose_format": True}, columns_of_matrix=count))
     assert "slice-rows" not in names(planned(task_changes=pinned, columns_of_matrix=count))
+
+
+@pytest.mark.parametrize(("count", "bits"), [(65_535, 16), (65_536, 32)])
+@pytest.mark.parametrize("columns", [0, 8])
+def test_where_places_are_marked_a_coordinate_is_left_for_the_mark(columns: int, count: int, bits: int) -> None:
+    plan = planned(columns, columns_of_matrix=count, span=100)
+    assert "slice-rows" in names(plan)
+    assert chosen(plan, "set-encoding")["coordinates"] == bits
+
+
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({"diagonals": 10, "diagonal_padding": 1.0}, "diagonals"),
+        ({"ell_padding": 1.0, "max_row": 10}, "ell-rows"),
+        ({"fill_4": 0.95}, "jam-block-rows"),
+        ({"empty_rows": 0.9}, "nonempty-rows"),
+        ({"diagonals": 20, "diagonal_padding": 1.9}, "slice-rows"),
+        ({"fill_4": 0.5}, "slice-rows"),
+    ],
+    ids=str,
+)
+def test_what_moves_the_fewest_bytes_comes_first(changes: dict[str, Any], first: str) -> None:
+    assert first in names(planned(span=100, **changes))
+
+
+def test_rows_that_share_most_columns_stand_by_length() -> None:
+    """Where a row has entries in much of all columns, and the caches would not hold them otherwise."""
+    layer = {"rows": 8192, "columns": 28_672, "entries": 70_000_000, "mean_row": 8600.0, "max_row": 22_000, "padding": 1.8}
+    layer |= {"padding_sorted": 1.03, "variation": 0.3}
+    wanted = task(columns=128, shape=(8192, 28_672))
+    plan = default_plan(wanted, features(**layer), Target())
+    assert chosen(plan, "reorder") == {"rows": "degree", "columns": "none"}
+    assert "share-loads" in names(plan)
+    sparse = layer | {"columns": 1_000_000, "mean_row": 8600.0}
+    assert "reorder" not in names(default_plan(wanted, features(**sparse), Target()))
 
 
 def test_few_rows_are_not_sliced() -> None:
