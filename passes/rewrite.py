@@ -307,3 +307,14 @@ def _before(op: ir.OpView) -> list[ir.OpView]:
     """The ops before `op` in its block."""
     ops = list(op.operation.block.operations)
     return ops[: ops.index(op)]
+
+
+def tile_and_row(number: ir.Value, rows: ir.Value, tiles: int, width: int) -> tuple[ir.Value, ir.Value]:
+    """The first column of the tile with this number, and its row: by comparisons, since GPUs have no division."""
+    first, row = b.index(0), number
+    for k in reversed(range((tiles - 1).bit_length())):
+        before = b.mul(rows, b.index(1 << k))
+        later = arith.cmpi(arith.CmpIPredicate.uge, row, before)
+        first = b.add(arith.select(later, b.index(width << k), b.index(0)), first)
+        row = arith.select(later, b.sub(row, before), row)
+    return first, row

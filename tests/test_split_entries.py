@@ -155,6 +155,11 @@ COLUMNS = {
     "33, tiles": (33, "jam-columns{factor=3}", "lanes=8 items=2"),
     "33, tiles by warps": (33, "jam-columns{factor=3}", "share=entries items=4"),
     "64, vectors in tiles": (64, "vectorize{width=4},jam-columns{factor=2}", "lanes=8 items=4"),
+    "64, two walks": (64, "vectorize{width=4}", "lanes=8 items=4 tiles=2"),
+    "72, eight walks": (72, "", "lanes=4 items=2 tiles=8"),
+    "24, four walks, fewer lanes": (24, "vectorize{width=2}", "lanes=4 tiles=4"),
+    "12, threads, two walks": (12, "", "lanes=1 items=4 tiles=2"),
+    "64, two walks in tiles": (64, "vectorize{width=4},jam-columns{factor=2}", "lanes=4 tiles=2"),
 }
 
 
@@ -255,6 +260,7 @@ REFUSED = {
     "split-entries,rows-to-threads": "needs a parallel loop outside all others",
     "split-entries{lanes=8}": "entries are shared by all 32 lanes of a warp, or not at all",
     "split-entries{share=columns}": "needs one loop over dense columns, not 0",
+    "split-entries{tiles=2}": "no columns are shared out, which tiles could cut",
 }
 
 
@@ -262,6 +268,13 @@ REFUSED = {
 def test_what_does_not_go_together_is_refused(steps: str, kernel_file: Write) -> None:
     with pytest.raises((NotApplicable, PlanError), match=REFUSED[steps]):
         compile_file(kernel_file(matvec()), plan=f"set-encoding,accumulate-registers,{steps},map-blocks")
+
+
+@pytest.mark.parametrize("columns", [9, None])
+def test_tiles_share_out_the_columns_evenly(columns: int | None, kernel_file: Write) -> None:
+    sizes = {} if columns is None else {"K": columns}
+    with pytest.raises(NotApplicable, match="2 tiles do not share out the columns evenly"):
+        compile_file(kernel_file(matmul()), {}, sizes, plan=plan("tiles=2"))
 
 
 def test_entries_that_know_their_row_are_refused(kernel_file: Write) -> None:

@@ -18,7 +18,7 @@ from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, op
 from sparseditto.passes.nest import Loop, LoopNest, accessed
 from sparseditto.passes.part_walk import ADD, HEAD, TAIL, WARP, Arrays, PartWalk, Pieces
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import Values, collective, combine, element_kernel, finished_kernel, neutral
+from sparseditto.passes.rewrite import Values, collective, combine, element_kernel, finished_kernel, neutral, tile_and_row
 from sparseditto.passes.row_sums import RowSums
 from sparseditto.passes.rows import Stored, recipe_argument, stored_entries, stored_index, workspace
 
@@ -42,7 +42,8 @@ class SplitEntries(SchedulePass):
     With ``share=entries`` the 32 lanes of a warp take `items` neighbouring entries each, with vector loads, and a
     `ditto.segmented_scan` hands the sum of a row on from lane to lane; ``lanes=1`` gives a part to one thread.  With
     ``share=columns`` the lanes share the dense columns and each walks all entries of the part, `items` at a time, so that
-    their loads are in flight together.  ``share=auto`` takes columns where there are any.
+    their loads are in flight together.  ``share=auto`` takes columns where there are any.  With `tiles` all parts are walked
+    for the first share of the columns, then for the next: what they gather from is narrower, and more of it stays cached.
 
     A row whose entries are all in one part is stored there.  The pieces of a cut row are, with ``mode=atomic``, added to the
     output, which a kernel of its own sets first where sums start from a constant.  With ``mode=deterministic`` they go to a
@@ -95,6 +96,9 @@ class SplitEntries(SchedulePass):
     lanes: int = option("lanes that share a part", default=32, choices=(1, 2, 4, 8, 16, 32))
     share: str = option("what the lanes share", default="auto", choices=("auto", "columns", "entries"))
     mode: str = option("how pieces of a cut row meet", default="atomic", choices=("atomic", "deterministic"))
+    tiles: int = option(
+        "shares of the dense columns; all parts are walked for one before the next", default=1, choices=(1, 2, 4, 8)
+    )
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[SplitEntries, ...]:
@@ -128,7 +132,12 @@ class SplitEntries(SchedulePass):
         if self.share == "columns" or (self.share == "auto" and nest.columns):
             if len(nest.columns) != 1:
                 raise NotApplicable(f"needs one loop over dense columns, not {len(nest.columns)}", where=self.name)
-            return nest.columns[0]
+            loop = nest.columns[0]
+            if self.tiles > 1 and (loop.trip_count is None or loop.trip_count % self.tiles):
+                raise NotApplicable(f"{self.tiles} tiles do not share out the columns evenly", where=self.name)
+            return loop
+        if self.tiles > 1:
+            raise NotApplicable("no columns are shared out, which tiles could cut", where=self.name)
         if self.lanes not in (1, WARP):
             raise NotApplicable(f"entries are shared by all {WARP} lanes of a warp, or not at all", where=self.name)
         return None
@@ -174,6 +183,7 @@ class _Split:
         self.options, self.sums, self.shared, self.keeps = options, sums, shared, keeps
         self.stored = stored_entries(sums.entries, options.name)
         self.recipe = self.stored.recipe("entry-parts", length=options.length, items=options.items)
+        self.tile: ir.Value | None = None  # the first iteration of the shared loop that is the walk's own
 
     def array(self, part: str) -> ir.Value:
         return recipe_argument(self.sums.nest.func, self.stored, self.recipe, part)
@@ -184,12 +194,23 @@ class _Split:
         self.arrays = Arrays(*map(self.array, names))
         self.empty = None if self.keeps.all else self.array("empty")
         self.parts = b.sub(memref.dim(self.arrays.starts, b.index(0)), b.index(1))
+        walks = b.mul(self.parts, b.index(self.options.tiles)) if self.options.tiles > 1 else self.parts
         if self.options.lanes == 1:
-            with b.forall(self.parts, "thread") as part:
-                self._part(part, b.index(0), pieces(part))
+            with b.forall(walks, "thread") as walk:
+                self._walk(walk, b.index(0), pieces)
         else:
-            with b.forall(self.parts, "warp") as part, b.forall(self.options.lanes, "lane") as lane:
-                self._part(part, lane, pieces(part))
+            with b.forall(walks, "warp") as walk, b.forall(self.options.lanes, "lane") as lane:
+                self._walk(walk, lane, pieces)
+
+    def _walk(self, number: ir.Value, lane: ir.Value, pieces: Callable[[ir.Value], Pieces]) -> None:
+        """One part, for one tile of the columns."""
+        tiles, loop = self.options.tiles, self.shared
+        if tiles == 1 or loop is None:
+            self.tile = None
+            self._part(number, lane, pieces(number))
+            return
+        self.tile, part = tile_and_row(number, self.parts, tiles, (loop.trip_count or 0) // tiles)
+        self._part(part, lane, pieces(part))
 
     @property
     def _scans(self) -> bool:
@@ -241,10 +262,15 @@ class _Split:
         if loop is not self.shared:
             b.for_loop(lower, upper, step, [], body)
             return
+        trips = loop.trip_count
+        if self.tile is not None and trips is not None:
+            trips //= self.options.tiles
+            lower = b.add(lower, b.mul(self.tile, step))
+            upper = b.add(lower, b.mul(b.index(trips), step))
         first, lanes = b.add(lower, b.mul(lane, step)), self.options.lanes
-        if loop.trip_count == lanes:
+        if trips == lanes:
             body(first, [])
-        elif loop.trip_count is not None and loop.trip_count < lanes:
+        elif trips is not None and trips < lanes:
             with b.if_then(arith.cmpi(arith.CmpIPredicate.ult, first, upper)):
                 body(first, [])
         else:

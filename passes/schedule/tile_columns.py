@@ -28,6 +28,7 @@ from sparseditto.passes.rewrite import (
     require_plain,
     sums_are_independent,
     take_initial,
+    tile_and_row,
 )
 
 WIDTHS = (8, 16, 32, 64, 128)
@@ -138,20 +139,9 @@ def _walk_tiles(outer: Loop, tiles: int, width: int) -> ir.Value:
     with ir.InsertionPoint(outer.op):
         outer.op.operation.operands[1] = b.mul(rows, b.index(tiles))
     with ir.InsertionPoint.at_block_begin(outer.body):
-        first, row = _tile_and_row(outer.iv, rows, tiles, width)
+        first, row = tile_and_row(outer.iv, rows, tiles, width)
     _replace(users, row)
     return first
-
-
-def _tile_and_row(number: ir.Value, rows: ir.Value, tiles: int, width: int) -> tuple[ir.Value, ir.Value]:
-    """The first column of the tile with this number, and its row: by comparisons, since GPUs have no division."""
-    first, row = b.index(0), number
-    for k in reversed(range((tiles - 1).bit_length())):
-        before = b.mul(rows, b.index(1 << k))
-        later = arith.cmpi(arith.CmpIPredicate.uge, row, before)
-        first = b.add(arith.select(later, b.index(width << k), b.index(0)), first)
-        row = arith.select(later, b.sub(row, before), row)
-    return first, row
 
 
 def _narrow(loop: Loop, start: ir.Value, width: int) -> None:
