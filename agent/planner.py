@@ -33,7 +33,8 @@ DIAGONAL_PADDING = 1.4  # the same, up to which diagonals beat coordinates of 16
 BLOCK_BEST, BLOCK_MOST = 0.92, 1.2  # of a cost (see `_SpMM._blocked`): certain to beat rows without blocks; worth a try
 CROWDED = 0.02  # share of the entries in one row, from which atomics of its pieces are slow
 SCATTERED = 16  # entries a row, below which parts of the entries beat segments of rows
-SPREAD = 32  # columns of the matrix for each entry of a mean row, up to which neighbouring rows share many
+SPREAD = 64  # columns of the matrix for each entry of a mean row, up to which neighbouring rows share many
+PANEL_ROWS = 16_384  # columns of the matrix, up to which rows that walk side by side do better with a tile of dense columns
 BUSY = 50_000  # threads that hide most of the latency
 STEP = 8  # entries of which one thread has all loads in flight together
 MOST_PLACES = 2**31 - 1
@@ -260,6 +261,10 @@ class _SpMV:
         sizes = long if self.f.mean_row >= 256 else large if self.f.entries > LARGE else small
         unroll = _make("unroll", factor=UNROLL)
         plans = [[_make("stage-entries", entries=e, threads=t, stage="products"), unroll] for e, t in sizes]
+        if self.f.entries > LARGE:
+            entries, threads = (2048, 128)
+            stage = _make("stage-entries", entries=entries, threads=threads, stage="products")
+            yield [stage, unroll, _make("bound-launch", blocks=1280 // threads)]  # 48 registers
         yield from plans
         yield [*plans[0], _bound(sizes[0][1])]
 
@@ -326,8 +331,9 @@ class _SpMM:
         blocked = self._blocked()
         yield from (steps for cost, steps in blocked[:2] if cost < BLOCK_BEST)
         yield from self._ordered(whole)
-        split = [self._split(best, mode) for mode in self._modes()] if best.segment else []
-        if self.f.mean_row < SCATTERED and self.columns > (128 if self.f.entries > LARGE else 16):
+        even = self.columns // best.width % best.jam == 0  # else the last tile is stored under a condition
+        split = [self._split(best, mode) for mode in self._modes()] if best.segment and even else []
+        if self.f.mean_row < SCATTERED and self.columns > 16:
             yield from split
         yield from (layout.passes() for layout in self._unrolled(best))
         yield from split
@@ -374,15 +380,30 @@ class _SpMM:
 
         They walk over the columns at one pace, and find in the L1 cache what their neighbours have loaded.
         """
-        if not self._cuttable or self.f.entries <= LARGE or self.f.mean_row * SPREAD < self.f.columns:
+        if not self._cuttable or self.f.entries <= SMALL or self.f.mean_row * SPREAD < self.f.columns:
             return
-        warp, vectors = self.target.warp_size, self.columns // self.width
-        lanes = _power_of_two(vectors, most=warp)
-        layout = replace(whole, jam=-(-vectors // lanes), lanes=lanes, groups=warp // lanes, segment=0)
-        layout = replace(layout, slices=_make("reorder", rows="degree"), unroll=8 if vectors <= lanes else UNROLL)
-        for extra, threads in (("share-loads", 512), ("share-loads", 256), ("vectorize-entries", 512)):
-            steps = replace(layout, extra=extra).passes()
-            yield [*steps, _make("map-blocks", threads=threads), _make("bound-launch", blocks=1024 // threads)]
+        order, warp = _make("reorder", rows="degree"), self.target.warp_size
+
+        def layout(columns: int) -> _Layout:
+            vectors = columns // self.width
+            lanes = _power_of_two(vectors, most=warp)
+            mine = replace(whole, jam=-(-vectors // lanes), lanes=lanes, groups=warp // lanes, segment=0, slices=order)
+            return replace(mine, tile=columns if columns < self.columns else 0, unroll=UNROLL)
+
+        tiles = [width for width in (128, 64) if self.columns > width and self.columns % width == 0]
+        if self.f.columns <= PANEL_ROWS:
+            yield from (self._paced(layout(width), "share-loads", 512) for width in tiles)
+        whole_width = replace(layout(self.columns), unroll=8 if self.columns // self.width <= warp else UNROLL)
+        yield self._paced(whole_width, "share-loads", 512)
+        yield self._paced(whole_width, "share-loads", 256)
+        yield self._paced(whole_width, "vectorize-entries", 512)
+        if self.f.columns > PANEL_ROWS:
+            yield from (self._paced(layout(width), "share-loads", 512) for width in tiles)
+
+    def _paced(self, layout: _Layout, extra: str, threads: int) -> list[Pass]:
+        """Large blocks, whose rows walk side by side, with 64 registers a thread."""
+        steps = replace(layout, extra=extra).passes()
+        return [*steps, _make("map-blocks", threads=threads), _make("bound-launch", blocks=1024 // threads)]
 
     def _blocked(self) -> list[tuple[float, list[Pass]]]:
         """Rows of blocks: what a block's columns point to is loaded once for all of its rows, each with sums of its own.
@@ -416,11 +437,17 @@ class _SpMM:
 
     def _split(self, best: _Layout, mode: str) -> list[Pass]:
         """Entries, not rows, shared out evenly."""
+        vectors, warp = self.columns // best.width, self.target.warp_size
+        tiles = 2 if vectors == 2 * warp and self.f.entries > LARGE else 1  # a vector a lane
+        jam, lanes = (1, warp) if tiles > 1 else (best.jam, best.lanes)
         steps = [_make("vectorize", width=best.width)] if best.width > 1 else []
-        if best.jam > 1:
-            steps.append(_make("jam-columns", factor=best.jam))
-        length = 32 if self.f.mean_row < 32 and self.f.entries < LARGE else 256 if self.columns <= 32 else 128
-        return [*steps, _make("split-entries", lanes=best.lanes, share="columns", length=length, mode=mode)]
+        if jam > 1:
+            steps.append(_make("jam-columns", factor=jam))
+        most = 128 if lanes > 8 else 64
+        length = _power_of_two(self.f.entries * lanes / (2 * RESIDENT), 32, most)
+        items = 8 if lanes <= 8 and length > 32 else 4
+        options = {"lanes": lanes, "share": "columns", "length": length, "items": items, "mode": mode, "tiles": tiles}
+        return [*steps, _make("split-entries", **options), _make("map-blocks", threads=NARROW if lanes <= 8 else THREADS)]
 
     def _tiled(self) -> Iterator[_Layout]:
         """So few columns at a time that what is gathered of them stays in the L1 cache, where rows share many entries."""

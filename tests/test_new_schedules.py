@@ -378,14 +378,16 @@ STRUCTURES: dict[str, Callable[[], sp.csr_array]] = {
     "one row of many blocks": lambda: hard()["one row of many blocks"],
     "blocks": blocked,
     "rows of like length": lambda: of_lengths([5, 6, 5, 5] * 30 + [9]),
+    "a layer": lambda: of_lengths([30, 17, 44, 0, 61, 8] * 8, 91),
 }
 
 
 @pytest.fixture
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 rows are enough for slices."""
+    """64 rows are enough for slices, and a thousand entries for rows in order."""
     monkeypatch.setattr(planner, "SLICED_ROWS", 64)
     monkeypatch.setattr(planner, "SLICED_RATIO", 1)
+    monkeypatch.setattr(planner, "SMALL", 1000)
 
 
 def task_of(text: str, bound: dict[str, Any], sizes: dict[str, int]) -> tuple[planner.Task, Any]:
@@ -403,6 +405,17 @@ def test_every_kernel_has_a_default_plan_that_is_right(name: str, structure: str
     with context():
         sizes = {"K": 8} if "K" in read_kernel(text).computation.size_names() else {}
     result = run(compile_file(kernel_file(text), bound, sizes).package, bound, sizes, verify=True)
+    assert result.check is not None
+    assert result.check.passed, result.check
+
+
+@pytest.mark.usefixtures("small_is_large")
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("columns", [1, 2, 9, 33, 40, 143, 160, 256])
+def test_rows_in_order_have_any_number_of_columns(columns: int, element: str, kernel_file: Write) -> None:
+    compiled = compile_file(kernel_file(matmul(element)), {"A": STRUCTURES["a layer"]()}, {"K": columns})
+    assert ("reorder" in compiled.plan.text()) == (columns > 1)
+    result = run(compiled.package, {"A": STRUCTURES["a layer"]()}, {"K": columns}, verify=True)
     assert result.check is not None
     assert result.check.passed, result.check
 

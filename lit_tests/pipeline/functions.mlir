@@ -4,7 +4,7 @@
 // RUN: FileCheck %s --check-prefix=PTX64 < %t/kernel.ptx
 // RUN: sparseditto compile %s --entry transposed -o %t --print-ir-after=S1 --print-ir-after=S4 2>&1 | FileCheck %s --check-prefix=CSC
 // RUN: sparseditto compile %s --entry pinned -o %t --print-ir-after=S4 2>&1 | FileCheck %s --check-prefix=PINNED
-// RUN: sparseditto compile %s --entry named -o %t --bind matrix=%S/../Inputs/small.mtx --print-ir-after=S4 2>&1 | FileCheck %s --check-prefix=NAMED
+// RUN: sparseditto compile %s --entry named -o %t --bind matrix=%S/../Inputs/small.mtx --plan 'set-encoding,accumulate-registers,rows-to-threads,map-blocks' --print-ir-after=S4 2>&1 | FileCheck %s --check-prefix=NAMED
 // RUN: sparseditto compile %s --entry named -o %t --bind arg1=%S/../Inputs/small.mtx
 // RUN: sparseditto compile - --entry numbered -o %t --print-ir-after=S4 < %s 2>&1 | FileCheck %s --check-prefix=NUMBERED
 // RUN: sparseditto compile %s --entry blocks -o %t --size K=9 --print-ir-after=S4 2>&1 | FileCheck %s --check-prefix=BSR

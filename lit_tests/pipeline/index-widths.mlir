@@ -3,9 +3,8 @@
 // RUN: sparseditto compile %s -o %t --plan 'set-encoding,accumulate-registers,rows-to-threads,map-blocks' && FileCheck %s --check-prefix=C32 < %t/kernel.ptx
 // RUN: sparseditto compile %s -o %t --plan 'set-encoding{positions=64 coordinates=64},accumulate-registers,rows-to-threads,map-blocks' && FileCheck %s --check-prefix=C64 < %t/kernel.ptx
 // RUN: sparseditto compile %s -o %t --plan 'set-encoding{positions=16 coordinates=16},accumulate-registers,rows-to-threads,map-blocks' && FileCheck %s --check-prefix=P16 < %t/kernel.ptx
-// RUN: sparseditto compile %s -o %t --bind A=%S/../Inputs/small.mtx && FileCheck %s --check-prefix=C16 < %t/kernel.ptx
 
-// Positions of 32 bits, coordinates of 16: the default for a matrix of few columns.  They count up to 65535: no sign is extended.
+// Positions of 32 bits, coordinates of 16.  They count up to 65535: no sign is extended.
 // C16:     .visible .entry spmv(
 // C16:     ld.global.nc.{{[bu]}}32
 // C16:     ld.global.nc.{{[bu]}}16
