@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from benchmarks import plain
 from benchmarks.bounds import Rates
 from benchmarks.prepare import Kernel, Prepared, Task, kernel_file
 from sparseditto.agent.features import Features
@@ -116,7 +117,7 @@ class Tuner:
     """Finds the best plan of one task after another.
 
     `about` is what else times depend on, for the records; `rates` those of the GPU (None: the bound is not known);
-    `known` are plans of earlier results by (case, op, K), the best first.
+    `known` are plans of earlier results by (case, op, K), the best first; with `csr` all plans read CSR as it is.
     """
 
     def __init__(
@@ -128,8 +129,10 @@ class Tuner:
         about: Mapping[str, Any] | None = None,
         rates: Rates | None = None,
         known: Mapping[tuple[str, str, int], Sequence[str]] | None = None,
+        csr: bool = False,
     ) -> None:
         self.budget, self.chip, self.about, self.rates, self.known = budget, chip, dict(about or {}), rates, known or {}
+        self.csr = csr
         self.compilers = Compilers(workers)
         self.records = Records(records)
 
@@ -203,7 +206,7 @@ class Search:
     def run(self, bench: Bench, skip: Collection[str]) -> Tuned:
         start = time.perf_counter()
         self.bench, self.skip = bench, skip
-        space = Space(self.context)
+        space = Space(self.context, plain.passes() if self.tuner.csr else None)
         seen = self._open_records()
         try:
             found = search(
@@ -311,6 +314,8 @@ class Search:
         features = self.context.features
         if features is None:
             return ""
+        if self.tuner.csr and plain.as_csr(plan, features.entries) != plan:
+            return "it does not read CSR as it is"
         pack_s = pack_seconds(plan, features)
         if pack_s > PACK_S:
             return f"storing {features.entries} entries in another order takes about {pack_s:.0f} s"

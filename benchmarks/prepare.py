@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks import plain
 from benchmarks.bounds import Model, Rates, Traffic
 from benchmarks.operands import Reference, reference
 from benchmarks.suite import Case, matrix
@@ -68,6 +69,7 @@ class Options:
     cache: Path | None = None
     rates: Rates = field(default_factory=Rates)
     tuned: bool = False
+    csr: bool = False  # plans read CSR as it is
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,11 @@ def seed_of(case: Case, task: Task) -> int:
 
 def prepare_task(case: Case, task: Task, csr: Any, model: Model, options: Options, folder: Path) -> Prepared:
     """Compile; then the reference, the traffic and, to be tuned, the first plans."""
+    begin = time.perf_counter()
+    context, first = _first_plans(task, csr, options, folder) if options.tuned else (None, ())
+    space = time.perf_counter() - begin
     try:
-        kernel = compile_task(task, csr, options, folder, options.plan)
+        kernel = compile_task(task, csr, options, folder, first[0].text() if options.csr else options.plan)
     except DittoError as e:
         return Prepared(task, outcome=e.code, why=str(e))
     start = time.perf_counter()
@@ -143,9 +148,8 @@ def prepare_task(case: Case, task: Task, csr: Any, model: Model, options: Option
     traffic = model.traffic(task.k)
     end = time.perf_counter()
     seconds = {"reference": middle - start, "bounds": end - middle}
-    context, first = _first_plans(task, csr, options, folder) if options.tuned else (None, ())
     if options.tuned:
-        seconds["space"] = time.perf_counter() - end
+        seconds["space"] = space
     return Prepared(task, expected, traffic, kernel, seconds=seconds, context=context, first=first)
 
 
@@ -154,7 +158,10 @@ def _first_plans(task: Task, csr: Any, options: Options, folder: Path) -> tuple[
     with binding.context():
         computation = read_kernel_file(kernel_file(task.op, options.dtype, folder)).computation
     context = planning_context(bind(computation, {"A": csr}, task.sizes), Target.named(options.chip))
-    return context, tuple(Space(context).seeds())
+    seeds = Space(context).seeds()
+    if options.csr:
+        return context, tuple(dict.fromkeys(found for plan in seeds if (found := plain.as_csr(plan, csr.nnz)) is not None))
+    return context, tuple(seeds)
 
 
 def describe(csr: Any, case: Case) -> dict[str, Any]:

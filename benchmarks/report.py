@@ -2,6 +2,7 @@
 
     python -m benchmarks.report [FILE…] [--plots DIR]      # without FILE: the newest file in benchmarks/results
     python -m benchmarks.report --check [--ops spmv]       # exits 1 when a target of targets.json is missed
+    python -m benchmarks.report --check --ops representations              # what other storage than CSR gains
 
 Only right results count.  A baseline that failed or is wrong is left out of the best, and a task without any is left out of the
 means; a task without a right result of ours counts as slower, by a ratio of 0.  Matrices of fewer than 1000 nonzeros are
@@ -28,6 +29,7 @@ from benchmarks.run import Key, key_of, read_rows
 
 HERE = Path(__file__).resolve().parent
 LEAST_NNZ = 1000
+GROUPS = {"representations": "spmv"}  # targets that --ops may name, and the operation that they speak of
 OVER = {"default": "cuSPARSE default", "best_csr": "best CSR", "best_any": "best of any format"}
 
 Row = dict[str, Any]
@@ -76,8 +78,9 @@ class Results:
         dtype, caches, plans = self.settings()[0]
         if plans not in ("tuned", "default"):
             return self.of((dtype, caches, plans))
-        found = {(r["case"], r["op"], r["K"]): r for kind in ("default", "tuned") for r in self.of((dtype, caches, kind))}
-        return list(found.values())
+        found = {_task(r): r for kind in ("default", "tuned") for r in self.of((dtype, caches, kind))}
+        plain = {_task(r): {"us": ours(r), "bytes": r.get("bytes_per_nonzero")} for r in self.of((dtype, caches, "tuned-csr"))}
+        return [row | ({"csr_alone": plain[task]} if task in plain else {}) for task, row in found.items()]
 
     def of(self, setting: tuple[str, str, str]) -> list[Row]:
         dtype, caches, plans = setting
@@ -86,6 +89,10 @@ class Results:
             for row in self.rows
             if row["device"] == "cuda" and (row["dtype"], row["caches"], row["plans"]) == (dtype, caches, plans)
         ]
+
+
+def _task(row: Row) -> tuple[str, str, int]:
+    return row["case"], row["op"], row["K"]
 
 
 # --- Numbers of one task ----------------------------------------------------------------------------------
@@ -132,6 +139,11 @@ def ratios(rows: Iterable[Row], over: str) -> list[float]:
     return [ratio for row in rows for ratio in [speedups(row)[over]] if ratio is not None]
 
 
+def over_csr_alone(rows: Iterable[Row]) -> list[float]:
+    """How many times faster than the best plan that reads CSR as it is, where that was measured."""
+    return [alone / mine for row in rows if (alone := row.get("csr_alone", {}).get("us")) and (mine := ours(row))]
+
+
 def peer_ratios(rows: Iterable[Row], peers: Sequence[str] | None = None) -> list[float]:
     """Over published kernels on the matrices that they were measured on: the named ones, or the best exact one."""
     data = json.loads((HERE / "peers.json").read_text())
@@ -165,6 +177,8 @@ METRICS: dict[str, Callable[[list[Row], str], float | None]] = {
     "compulsory_share_least": lambda rows, over: _least([share(row, "compulsory") for row in rows]),
     "peer_geomean": lambda rows, over: geomean(peer_ratios(rows, [over])),
     "peer_least": lambda rows, over: _least(peer_ratios(rows)),
+    "over_csr_alone": lambda rows, over: geomean(over_csr_alone(rows)),
+    "csr_alone_matrices": lambda rows, over: float(len(over_csr_alone(rows))),
     "matrices": lambda rows, over: float(len({row["case"] for row in rows if ours(row)})),
     "wrong": lambda rows, over: (
         float(sum(row["outcome"] in ("wrong", "gpu-fault", "check-failed") for row in rows)) if rows else None
@@ -188,7 +202,7 @@ def selected(rows: Iterable[Row], target: dict[str, Any]) -> list[Row]:
 
 def targets(ops: Sequence[str]) -> list[dict[str, Any]]:
     data = json.loads((HERE / "targets.json").read_text())
-    return [{"issue": n, **t} for n, listed in data["issues"].items() for t in listed if t["op"] in ops]
+    return [{"issue": n, **t} for n, listed in data["issues"].items() for t in listed if t.get("group", t["op"]) in ops]
 
 
 def verdict(rows: Iterable[Row], target: dict[str, Any]) -> tuple[float | None, bool]:
@@ -289,12 +303,27 @@ def name_of(row: Row) -> str:
     return "SpMV" if row["op"] == "spmv" else f"SpMM K={row['K']}"
 
 
-def families(rows: Sequence[Row]) -> str:
-    by_family: dict[str, list[Row]] = defaultdict(list)
+def by_family(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        by_family[row.get("family", "")].append(row)
+        found[row.get("family", "")].append(row)
+    return sorted(found.items())
+
+
+def representations(rows: Sequence[Row]) -> str:
+    """What other storage than CSR gains, by family, and the bytes that an entry takes; empty if it was not measured."""
+    known = [row for row in rows if row.get("csr_alone", {}).get("us") and ours(row)]
     body = []
-    for family, part in sorted(by_family.items()):
+    for name, part in [*by_family(known), ("all", known)] if known else []:
+        cells = [median([r["bytes_per_nonzero"] for r in part]), median([r["csr_alone"]["bytes"] for r in part])]
+        body.append([name, str(len(part)), number(geomean(over_csr_alone(part))), *map(number, cells)])
+    head = ["family", "tasks", "over CSR alone", "bytes a nonzero (median)", "of CSR (median)"]
+    return table(head, body) if body else ""
+
+
+def families(rows: Sequence[Row]) -> str:
+    body = []
+    for family, part in by_family(rows):
         cells = [[r for r in part if r["op"] == op] for op in ("spmv", "spmm")]
         counts = str(len({r["case"] for r in part}))
         body.append([family, counts, *(number(geomean(ratios(c, over))) for c in cells for over in OVER)])
@@ -371,7 +400,7 @@ def target_table(rows: list[Row], ops: Sequence[str]) -> str:
 
 def report(results: Results, ops: Sequence[str]) -> str:
     """The whole report."""
-    parts = ["# Benchmark results"]
+    parts, shown = ["# Benchmark results"], {GROUPS.get(op, op) for op in ops}
     for about in results.machines[-1:]:
         gpu, rates = about.get("gpu", {}), about.get("rates", {})
         parts.append(
@@ -380,7 +409,7 @@ def report(results: Results, ops: Sequence[str]) -> str:
             f"gathers {rates.get('gather', 0) / 1e12:.2f} TB/s, reads out of L2 {rates.get('l2_read', 0) / 1e12:.2f} TB/s."
         )
     for number_of, setting in enumerate(results.settings()):
-        every = [row for row in results.of(setting) if row["op"] in ops]
+        every = [row for row in results.of(setting) if row["op"] in shown]
         rows = [row for row in every if row.get("nnz", 0) >= LEAST_NNZ]
         dtype, caches, plans = setting
         matrices = len({row["case"] for row in rows})
@@ -393,7 +422,7 @@ def report(results: Results, ops: Sequence[str]) -> str:
         if any("tuning" in row for row in rows):
             parts += ["### Tuned over default", gains(rows)]
         if number_of == 0:
-            parts += _headline([row for row in results.headline() if row["op"] in ops], ops)
+            parts += _headline([row for row in results.headline() if row["op"] in shown], ops)
         parts += ["### Worst ten", worst(rows), "### Costs before the first call (medians)", costs(rows)]
         parts += ["### Not right or failed", failures(every) or "Nothing."]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -406,6 +435,8 @@ def _headline(every: list[Row], ops: Sequence[str]) -> list[str]:
     mixed = len({row["plans"] for row in every}) > 1
     parts = ["### Targets", f"Of {' and '.join(kinds)}, also by family and beside peers." if mixed else ""]
     parts += [target_table(every, ops), "### By family", families(rows)]
+    stored = representations(rows)
+    parts += ["### Representations", stored] if stored else []
     beside = peers(rows)
     return [*parts, *(["### Beside published kernels (microseconds)", beside] if beside else [])]
 

@@ -5,6 +5,7 @@
     python -m benchmarks.run --self-test                                       # does everything here work on this GPU?
 
 With `--plans tuned` each task is tuned first; what was measured is in `.tuning.jsonl` beside FILE, which `choices` reads.
+With `--plans tuned-csr` it is tuned among the plans that read CSR as it is, which other representations are compared with.
 
 Tasks that FILE holds already are left out, so a run that was cut short goes on where it stopped.  The `kind` of a line is
 task; machine, at the start of each run; or fault, a baseline that brought the GPU down and is not tried again on that task.
@@ -38,6 +39,7 @@ from sparseditto.agent.tuner import Budget
 from sparseditto.compiler.driver import versions
 
 SCHEMA = 1
+TUNED = ("tuned", "tuned-csr")  # the second: only plans that read CSR as it is
 HANG_S = 120.0  # a task that takes longer on the GPU is given up
 SETTLED = ("right", "wrong", "unsupported", "not-applicable", "bad-plan", "gpu-fault", "timeout")  # not tried again
 
@@ -51,7 +53,7 @@ class Setting:
     dtype: str
     device: str
     caches: str  # "warm" or "cold"
-    plans: str  # "default", "tuned", or the text of the plan
+    plans: str  # "default", "tuned", "tuned-csr", or the text of the plan
 
     def key(self, case: str, task: Task) -> Key:
         return (case, task.op, task.k, self.dtype, self.device, self.caches, self.plans)
@@ -111,7 +113,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--K", default="8,32,128,256", help="dense columns of SpMM, separated by commas")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--out", type=Path, default=None, help="results file, one JSON line a task; needed but for --self-test")
-    parser.add_argument("--plans", choices=("default", "tuned"), default="default")
+    parser.add_argument("--plans", choices=("default", *TUNED), default="default")
     parser.add_argument("--budget", default="12,20s", help="of tuning a task: candidates, seconds, or both (12,20s)")
     parser.add_argument("--seed-plans", type=Path, help="begin tuning with the best plans of this results file")
     parser.add_argument("--plan", help="one plan for every task, as text or file, instead of --plans")
@@ -129,7 +131,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--out is needed")
     if not set(args.ops.split(",")) <= {"spmv", "spmm"}:
         parser.error("--ops takes spmv and spmm")
-    if args.seed_plans is not None and (args.plans != "tuned" or args.plan):
+    if args.seed_plans is not None and (args.plans not in TUNED or args.plan):
         parser.error("--seed-plans goes with --plans tuned")
     if args.seed_plans is not None and not args.seed_plans.exists():
         parser.error(f"--seed-plans: there is no file {args.seed_plans}")
@@ -232,8 +234,8 @@ class Run:
             about |= self._open_gpu()
         self.results.append(about)
         progress = Progress(total, note)
-        tuned = self.setting.plans == "tuned"
-        options = Options(self.args.dtype, self.args.chip, self.args.plan, self.args.cache, self.rates, tuned)
+        tuned, csr = self.setting.plans in TUNED, self.setting.plans == TUNED[1]
+        options = Options(self.args.dtype, self.args.chip, self.args.plan, self.args.cache, self.rates, tuned, csr)
         jobs, compilers = self._processes(tuned)
         try:
             with (
@@ -276,6 +278,7 @@ class Run:
             {"device": self.args.device, "caches": self.setting.caches, "gpu": about.get("gpu"), "versions": about["versions"]},
             self.rates if self.device is not None else None,
             known,
+            self.setting.plans == TUNED[1],
         )
 
     def _out_of_time(self) -> bool:

@@ -400,6 +400,26 @@ def test_met_targets_exit_0(results: Callable[..., Path], capsys: pytest.Capture
     assert "targets are met" in capsys.readouterr().out
 
 
+def test_representations_are_held_to_csr_alone(results: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    def of_csr(gain: float) -> str:
+        rows = [task_row(case, "spmv", 0, gain) | {"plans": "tuned-csr", "bytes_per_nonzero": 8.0} for case in suite("full")]
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
+    path = results(lambda row: row.update(bytes_per_nonzero=4.0))
+    plain = path.read_text()
+    command = [str(path), "--check", "--ops", "representations"]
+    assert report.main(command) == 1
+    assert "CSR alone: at least 1.15; not measured" in capsys.readouterr().out
+    path.write_text(plain + of_csr(1.2))
+    assert report.main(command) == 1
+    assert "bands and blocks: at least 1.3; 1.2, off by 0.1" in capsys.readouterr().out
+    path.write_text(plain + of_csr(1.35))
+    assert report.main(command) == 0
+    assert report.main([str(path), "--ops", "representations"]) == 0
+    counted = sum(case.nnz >= report.LEAST_NNZ for case in suite("full"))
+    assert f"| all | {counted} | 1.35 | 4.00 | 8.00 |" in capsys.readouterr().out
+
+
 def test_missed_targets_are_named_and_exit_1(results: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     def wrong(row: dict[str, Any]) -> None:
         if (row["case"], row["op"], row["K"]) == ("fem27_64", "spmm", 8):

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are run from a checkout and are 
 
 import fake_gpu  # noqa: E402
 
-from benchmarks import candidates, cusparse, gpu, run  # noqa: E402
+from benchmarks import candidates, cusparse, gpu, plain, run  # noqa: E402
 from benchmarks.bounds import Rates  # noqa: E402
 from benchmarks.candidates import Sample, Subject, Tuner  # noqa: E402
 from benchmarks.prepare import Kernel, Options, Ready, Task, prepare_here  # noqa: E402
@@ -104,6 +104,34 @@ def test_a_run_begins_with_the_plans_of_an_earlier_one(tmp_path: Path, clock: fa
     assert {default, row["plan"]} <= set(texts)
     assert rows["tiny_rmat"]["us"] <= row["us"] * 1.001
     assert "no-such-pass" in rows["tiny_road"]["tuning"]["notes"][0]
+
+
+def test_a_run_on_csr_alone_reads_no_other_arrays(tmp_path: Path, clock: fake_gpu.Clock) -> None:
+    out = tmp_path / "csr.jsonl"
+    command = [
+        "--suite",
+        "smoke",
+        "--K",
+        "8",
+        "--plans",
+        "tuned-csr",
+        "--budget",
+        "6,60s",
+        "--cases",
+        "tiny_stencil|tiny_blocks",
+    ]
+    assert run.main([*command, "--out", str(out)]) == 0
+    rows = rows_of(out, "task")
+    assert len(rows) == 4
+    for row in rows:
+        assert row["plans"] == "tuned-csr"
+        assert 8 <= row["bytes_per_nonzero"] < 16
+        assert plain.as_csr(Plan.parse(row["plan"]), row["nnz"]) == Plan.parse(row["plan"])
+    trials = [t for t in rows_of(out.with_suffix(".tuning.jsonl"), "trial") if t["outcome"] == "ok"]
+    assert len(trials) > len(rows)
+    for text in {t["text"] for t in trials}:
+        assert "coordinates=32" in text
+        assert not any(map(plain.repacks, Plan.parse(text).steps))
 
 
 def test_a_run_that_was_stopped_does_not_measure_again(
