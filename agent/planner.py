@@ -380,7 +380,8 @@ class _SpMM:
 
         They walk over the columns at one pace, and find in the L1 cache what their neighbours have loaded.
         """
-        if not self._cuttable or self.f.entries <= SMALL or self.f.mean_row * SPREAD < self.f.columns:
+        shared = self.columns > self.width and self._cuttable
+        if not shared or self.f.entries <= SMALL or self.f.mean_row * SPREAD < self.f.columns:
             return
         order, warp = _make("reorder", rows="degree"), self.target.warp_size
 
