@@ -24,16 +24,20 @@ LAUNCH_US = 2.5
 BYTES_PER_US = 3e6
 RESIDENT_THREADS = 2048  # of a multiprocessor
 SLICED_ROWS = 40_000  # rows: fewer threads, one a row, leave too much of the GPU idle
-SLICED_RATIO = 1000  # rows over entries a row: one thread takes too long for longer ones
+SLICED_RATIO = 4000  # rows over entries a row: one thread takes too long for longer ones
 PADDING = 1.5  # places over entries, up to which slices are worth their padding
 EMPTY = 0.5  # share of rows without entries, from which a list of the others is worth its reading
 MOST_PADDING = 4.0  # the same, that `ell-rows` and `diagonals` pack by default
 EQUAL_PADDING = 1.1  # the same, up to which rows of one width beat slices
 DIAGONAL_PADDING = 1.4  # the same, up to which diagonals beat coordinates of 16 bits
-BLOCK_BEST, BLOCK_MOST = 0.92, 1.2  # of a cost (see `_SpMM._blocked`): certain to beat rows without blocks; worth a try
-CROWDED = 0.02  # share of the entries in one row, from which atomics of its pieces are slow
+BLOCK_SKEW = 8  # longest row over the mean, up to which rows are stored in blocks
+BLOCK_BEST, BLOCK_MOST = 1.0, 1.2  # of a cost (see `_SpMM._blocked`): certain to beat rows without blocks; worth a try
+CROWDED = 0.01  # share of the entries in one row, from which atomics of its pieces are slow
 SCATTERED = 16  # entries a row, below which parts of the entries beat segments of rows
+SCATTERED_ENTRIES = 250_000  # the same, in all
 SPREAD = 64  # columns of the matrix for each entry of a mean row, up to which neighbouring rows share many
+ORDERED_ROWS = 2048  # rows that keep the GPU busy with a warp for each
+ORDERED_COLUMNS = 64  # dense columns, below which rows in order are worth it only with MANY entries
 PANEL_ROWS = 16_384  # columns of the matrix, up to which rows that walk side by side do better with a tile of dense columns
 BUSY = 50_000  # threads that hide most of the latency
 STEP = 8  # entries of which one thread has all loads in flight together
@@ -45,6 +49,7 @@ L1_BYTES = 160 * 1024  # of the L1 cache that a tile of dense columns may fill
 TILE_REUSE = 32  # entries of a column of the matrix, from which such a tile is worth reading the entries again
 SMALL = 500_000  # entries
 HUBS = 1_000_000  # entries
+MANY = 8_000_000  # entries
 LARGE = 2_000_000  # entries that keep the GPU busy for long
 _NONE = float("inf")  # padding that no layout is worth
 _UNKNOWN = Features(
@@ -157,7 +162,8 @@ class _SpMV:
     def schedules(self) -> Iterator[list[Pass]]:
         f = self.f
         held_up = self.cuttable and _held_up(self.task, f, self.lanes)
-        hubs = f.variation > 1.5 and 8 <= f.mean_row <= 64 and f.entries > HUBS  # many long rows, each with short ones around
+        skewed = f.variation > 1.5 and 4 <= f.mean_row <= 64
+        hubs = skewed and f.entries > HUBS and not _crowded(f)  # many long rows, each with short ones around
         if self.storable:
             yield from self._smaller(held_up)
         if self.sliceable and f.rows >= max(SLICED_ROWS, SLICED_RATIO * f.mean_row) and f.mean_row >= 4 and not held_up:
@@ -187,13 +193,13 @@ class _SpMV:
     def _smaller(self, held_up: bool) -> Iterator[list[Pass]]:
         """What moves clearly fewer bytes than slices do, or takes fewer steps one after another."""
         f = self.f
-        if f.empty_rows >= EMPTY and not _held_up(self.task, f, self._filled_lanes()):
+        if f.entries and f.empty_rows >= EMPTY and not _held_up(self.task, f, self._filled_lanes()):
             yield self._nonempty()
-        few = f.rows < SLICED_ROWS
+        few, size = f.rows < SLICED_ROWS, self.task.element_bytes
+        kinds = [] if held_up else self._blocked()
         if _fits_diagonals(self.task, f) and (f.diagonals <= STEP if few else f.diagonal_padding <= DIAGONAL_PADDING):
-            yield self._diagonals()
-        if not held_up:
-            yield from self._blocked()
+            kinds.append((0.0 if few else size * f.diagonal_padding, self._diagonals()))
+        yield from (steps for _, steps in sorted(kinds, key=lambda kind: kind[0]))
         if self.markable and (f.max_row <= STEP and f.ell_padding <= MOST_PADDING if few else f.ell_padding <= EQUAL_PADDING):
             yield self._equal()
 
@@ -237,17 +243,17 @@ class _SpMV:
     def _split(self, mode: str, length: int) -> list[Pass]:
         return [_make("split-entries", length=length, items=4, mode=mode)]
 
-    def _blocked(self) -> Iterator[list[Pass]]:
-        """Rows of blocks: a coordinate for many entries.  Those of the fewest bytes an entry come first."""
-        size = self.task.element_bytes
-        small = [block for block in _blocks(self.task, self.f) if block.height <= 4 and block.fill]
-        kinds = [(block, (size + 2 / block.places) / block.fill) for block in small]
-        for block, cost in sorted(kinds, key=lambda kind: kind[1]):
-            if cost < size + 2:  # what CSR has with coordinates of 16 bits
+    def _blocked(self) -> list[tuple[float, list[Pass]]]:
+        """Rows of blocks, a coordinate for many entries, with the bytes of an entry, fewer than in CSR (16-bit coordinates)."""
+        size, found = self.task.element_bytes, []
+        for block in _blocks(self.task, self.f):
+            cost = (size + 2 / block.places) / block.fill * (1.05 if block.width == 3 else 1.0)  # three make no vector
+            if block.height <= 4 and cost < size + 2:
                 blocks = self.f.mean_row / block.width / block.fill
-                lanes = _power_of_two(min(blocks / 1.4, max(4, RESIDENT * block.height / 2.5 / max(self.f.rows, 1))))
+                lanes = _power_of_two(min(blocks / 0.7, max(4, RESIDENT * block.height / 2.5 / max(self.f.rows, 1))))
                 share = _make("rows-to-subgroups", lanes=lanes, share="entries") if lanes > 1 else _make("rows-to-threads")
-                yield [block.encoding, _make("jam-block-rows"), share, _make("unroll", factor=2)]
+                found.append((cost, [block.encoding, _make("jam-block-rows"), share, _make("unroll", factor=2)]))
+        return found
 
     def _sliced(self) -> Iterator[list[Pass]]:
         slices = _slices(self.f, 32)
@@ -333,9 +339,11 @@ class _SpMM:
         yield from self._ordered(whole)
         even = self.columns // best.width % best.jam == 0  # else the last tile is stored under a condition
         split = [self._split(best, mode) for mode in self._modes()] if best.segment and even else []
-        if self.f.mean_row < SCATTERED and self.columns > 16:
+        if self.f.mean_row < SCATTERED and self.columns > 16 and self.f.entries > SCATTERED_ENTRIES:
             yield from split
         yield from (layout.passes() for layout in self._unrolled(best))
+        if sliced is None:
+            yield from (layout.passes() for layout in self._windowed(whole))
         yield from split
         yield from (steps for cost, steps in blocked if cost < BLOCK_MOST)
         yield replace(best, unroll=8 if best.unroll == UNROLL else UNROLL).passes()
@@ -373,15 +381,17 @@ class _SpMM:
         if best.slices is not None:
             yield from [best, *bounded] if self.f.mean_row >= 8 else [best]
         else:
-            yield from [best, *bounded[::-1]] if self.f.entries > LARGE else [*bounded, best]
+            busy = self.f.entries > LARGE or self.f.mean_row < 1
+            yield from [best, *bounded[::-1]] if busy else [*bounded, best]
 
     def _ordered(self, whole: _Layout) -> Iterator[list[Pass]]:
         """Rows of like length side by side, where rows have entries in much of all columns.
 
         They walk over the columns at one pace, and find in the L1 cache what their neighbours have loaded.
         """
-        shared = self.columns > self.width and self._cuttable
-        if not shared or self.f.entries <= SMALL or self.f.mean_row * SPREAD < self.f.columns:
+        few = self.columns < ORDERED_COLUMNS
+        enough = self.f.rows >= ORDERED_ROWS and self.f.entries > (MANY if few else SMALL)
+        if not (self._cuttable and self.columns > self.width and enough) or self.f.mean_row * SPREAD < self.f.columns:
             return
         order, warp = _make("reorder", rows="degree"), self.target.warp_size
 
@@ -395,9 +405,8 @@ class _SpMM:
         if self.f.columns <= PANEL_ROWS:
             yield from (self._paced(layout(width), "share-loads", 512) for width in tiles)
         whole_width = replace(layout(self.columns), unroll=8 if self.columns // self.width <= warp else UNROLL)
-        yield self._paced(whole_width, "share-loads", 512)
-        yield self._paced(whole_width, "share-loads", 256)
-        yield self._paced(whole_width, "vectorize-entries", 512)
+        loads = [("share-loads", 512), ("share-loads", 256), ("vectorize-entries", 512)]
+        yield from (self._paced(whole_width, extra, threads) for extra, threads in (loads[::-1] if few else loads))
         if self.f.columns > PANEL_ROWS:
             yield from (self._paced(layout(width), "share-loads", 512) for width in tiles)
 
@@ -416,8 +425,6 @@ class _SpMM:
         lanes = _power_of_two(vectors, most=warp)
         found = []
         for block in _blocks(self.task, self.f):
-            if not block.fill:
-                continue
             rows, per_row = self.f.rows / block.height, self.f.mean_row / block.width / block.fill
             wanted = max(min(RESIDENT / 2 / max(rows * lanes, 1), per_row / 2), per_row / 16)
             groups = _power_of_two(min(wanted, warp / lanes))
@@ -434,7 +441,7 @@ class _SpMM:
     def _modes(self) -> tuple[str, str]:
         """How pieces of cut rows meet: many pieces of one row keep each other's atomics waiting."""
         modes = "atomic", "deterministic"
-        return modes[::-1] if self.f.max_row > CROWDED * self.f.entries else modes
+        return modes[::-1] if _crowded(self.f) else modes
 
     def _split(self, best: _Layout, mode: str) -> list[Pass]:
         """Entries, not rows, shared out evenly."""
@@ -476,6 +483,14 @@ class _SpMM:
             return None
         return replace(layout, slices=_slices(self.f, height), unroll=UNROLL, tail="halves")
 
+    def _windowed(self, layout: _Layout) -> Iterator[_Layout]:
+        """Slices of few rows, for which even rows that differ much find their like in a wide window."""
+        height = self.target.warp_size // (layout.lanes * layout.groups)
+        fits = self.f.padding_sorted <= PADDING and _fits_marks(self.task, self.f, PADDING)
+        if 1 < height <= 4 and not layout.segment and self._cuttable and fits:
+            slices = _make("slice-rows", height=height, window=8192, offsets=32)
+            yield replace(layout, slices=slices, unroll=UNROLL, tail="halves")
+
     @property
     def _cuttable(self) -> bool:
         return self.task.plain_rows and self.task.one_sum
@@ -483,30 +498,38 @@ class _SpMM:
     def _layout(self, width: int) -> _Layout:
         jam, lanes = _tiles(self.columns // width, self.f.mean_row, self.target)
         warp = self.target.warp_size
-        segment = self._segment(lanes)
+        segment = self._segment(lanes, self._groups(lanes, 0, width))
         if segment and lanes == warp // 2 and jam == 2 and self.f.rows * lanes > RESIDENT:
             jam, lanes = 1, warp  # short walks: more lanes, each with less to keep
+        groups = self._groups(lanes, segment, width)
+        if segment and self.columns // width <= warp // 4:
+            groups = max(groups, min(2 if self.f.entries > HUBS else 4, warp // lanes))
+        return _Layout(width, jam, lanes, groups, segment)
+
+    def _groups(self, lanes: int, segment: int, width: int) -> int:
+        """Groups of lanes that share the entries of a row, or of a segment: idle threads, and more of them for long rows."""
+        warp = self.target.warp_size
         per_row = min(self.f.mean_row, segment or self.f.mean_row)
         idle = RESIDENT / max(self._parts(segment) * lanes, 1)
         few = self.columns // width <= warp // 4
-        wanted = max(min(idle, per_row / 1.75), per_row / 16 if few else 1.0)
-        groups = _power_of_two(min(wanted, warp / lanes))
-        if segment and few:
-            groups = max(groups, min(2, warp // lanes))
-        return _Layout(width, jam, lanes, groups, segment)
+        return _power_of_two(min(max(min(idle, per_row / 1.75), per_row / 16 if few else 1.0), warp / lanes))
 
     def _parts(self, segment: int) -> float:
         """Rows, or segments of them."""
         return self.f.rows + (self.f.entries / segment if segment else 0)
 
-    def _segment(self, lanes: int) -> int:
+    def _segment(self, lanes: int, groups: int) -> int:
         """Entries of a segment; 0 where rows stay whole: cut where a row holds up the others, or too few rows are long."""
         if not self._cuttable:
             return 0
         few = self.f.mean_row > 128 and self.f.rows * lanes < RESIDENT
-        if not (few or _held_up(self.task, self.f, 1)):
+        if not (few or _held_up(self.task, self.f, groups)):
             return 0
         length = 64 if self.columns <= 32 and self.f.mean_row < 32 else 128
+        if self.f.mean_row > 128 and self.f.entries > MANY:
+            length = 512
+        elif self.f.mean_row > 512 and self.columns <= 32:
+            length = 256
         if self.f.entries < SMALL and self.f.mean_row < 32:
             length = 16 if self.columns <= 16 else 32
         return length if self.f.max_row > length else 0
@@ -538,14 +561,21 @@ class _Block:
 
 
 def _blocks(task: Task, f: Features) -> Iterator[_Block]:
-    """Encodings in blocks, where the task may choose one."""
-    if not (task.choose_format and task.rows_first and task.one_sum and f.entries):
+    """Encodings in blocks, where the task may choose one and no row holds up its neighbours."""
+    if not (task.choose_format and task.rows_first and task.one_sum) or f.max_row > BLOCK_SKEW * f.mean_row:
         return
     for height, fill in {8: f.fill_8, 4: f.fill_4, 3: f.fill_3, 2: f.fill_2}.items():
+        if not fill:
+            continue
         width = min(height, 4)
         narrow = 16 if f.columns // width < 1 << 16 else 32
         encoding = _make("set-encoding", format="bsr", coordinates=narrow, block_rows=height, block_columns=width)
         yield _Block(encoding, height, width, fill)
+
+
+def _crowded(f: Features) -> bool:
+    """Whether one row has so many entries that atomic additions of its pieces wait for each other."""
+    return f.max_row > CROWDED * f.entries
 
 
 def _bound(threads: int) -> Pass:

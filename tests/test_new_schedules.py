@@ -388,6 +388,8 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "SLICED_ROWS", 64)
     monkeypatch.setattr(planner, "SLICED_RATIO", 1)
     monkeypatch.setattr(planner, "SMALL", 1000)
+    monkeypatch.setattr(planner, "MANY", 1000)
+    monkeypatch.setattr(planner, "ORDERED_ROWS", 48)
 
 
 def task_of(text: str, bound: dict[str, Any], sizes: dict[str, int]) -> tuple[planner.Task, Any]:
