@@ -13,6 +13,7 @@ The arrays are equal to the runtime's, but that it ends loose positions with one
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ MAX_IDLE_VALUES = 2**26
 _INDEX_TYPES = {8: np.uint8, 16: np.uint16, 32: np.int32, 64: np.int64}
 _LARGEST = {8: 2**8 - 1, 16: 2**16 - 1, 32: 2**31 - 1, 64: 2**63 - 1}
 _SEGMENTED = ("compressed", "loose_compressed")
+_PART = 1 << 20  # entries that are packed at a time, so that what is needed on the way stays small beside the matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,9 @@ def pack(matrix: Matrix, encoding: Encoding, dtype: DTypeLike) -> Packed:
     starts, inner, values = _by_columns(csr, values) if by_columns else (csr.indptr, csr.indices, values)
     if rows:
         return _finish(encoding, csr.shape, _row_arrays(levels[1], starts, inner), values)
-    lines = np.repeat(np.arange(starts.size - 1, dtype=inner.dtype), np.diff(starts))
+    if values.size > _PART and levels[0].dim == (1 if by_columns else 0) and levels[0].op != "mod":
+        return _pack_in_parts(starts, inner, values, csr.shape, encoding)
+    lines = _lines(starts, inner.dtype)
     return _pack([inner, lines] if by_columns else [lines, inner], values, csr.shape, encoding)
 
 
@@ -235,8 +239,57 @@ def _by_columns(csr: csr_array, values: Array) -> tuple[Array, Array, Array]:
     return csc.indptr, csc.indices, values[csc.data]
 
 
-def _pack(coordinates: list[Array], values: Array, shape: tuple[int, ...], encoding: Encoding) -> Packed:
-    """Pack checked entries, level by level.
+def _lines(starts: Array, dtype: DTypeLike) -> Array:
+    """The row of each entry, or the column, from the positions of rows or columns."""
+    return np.repeat(np.arange(starts.size - 1, dtype=dtype), np.diff(starts))
+
+
+def _pack_in_parts(starts: Array, inner: Array, values: Array, shape: tuple[int, ...], encoding: Encoding) -> Packed:
+    """Pack a matrix some rows at a time, or columns where the first level walks these: the same arrays as at once."""
+    first, parts, bounds, stored = encoding.levels[0], [], _part_bounds(starts, encoding.levels[0]), 0
+    for begin, end in itertools.pairwise(bounds):
+        entries = slice(int(starts[begin]), int(starts[end]))
+        places = [_lines(starts[begin : end + 1], inner.dtype), inner[entries]]
+        extents = tuple(end - begin if dim == first.dim else size for dim, size in enumerate(shape))
+        part = _pack(places[:: -1 if first.dim else 1], values[entries], extents, encoding, values.size)
+        stored += part.sizes["values"]
+        _refuse_values(stored, values.size)
+        parts.append(part)
+    begins = [begin // (first.size if first.op else 1) for begin in bounds[:-1]]
+    arrays = {name: _joined(name, parts, begins, first) for name in parts[0].arrays}
+    return _finish(encoding, shape, arrays, arrays.pop("values"))
+
+
+def _part_bounds(starts: Array, first: Level) -> list[int]:
+    """Where parts begin and end: whole blocks of rows with about `_PART` entries."""
+    lines, size = starts.size - 1, first.size if first.op else 1
+    bounds = [0]
+    while bounds[-1] < lines:
+        end = int(np.searchsorted(starts, starts[bounds[-1]] + _PART, side="right")) - 1
+        bounds.append(min(max(end // size * size, bounds[-1] + size), lines))
+    return bounds
+
+
+def _joined(name: str, parts: Sequence[Packed], begins: Sequence[int], first: Level) -> Array:
+    """One array of the whole from those of the parts, whose first rows (or blocks of them) are `begins`."""
+    found = [part.arrays[name] for part in parts]
+    if name == "coordinates0":
+        found = [part.astype(np.int64) + begin for part, begin in zip(found, begins, strict=True)]
+    if not name.startswith("positions"):
+        return np.concatenate(found)
+    number = name.removeprefix("positions")
+    counts = np.cumsum([0, *(part.sizes[f"coordinates{number}"] for part in parts)])
+    if number == "0":
+        return counts[[0, -1]]
+    pairs = parts[0].encoding.levels[int(number)].type == "loose_compressed"
+    shifted = [part.astype(np.int64) + before for part, before in zip(found, counts[:-1], strict=True)]
+    return np.concatenate(shifted if pairs else [shifted[0], *(part[1:] for part in shifted[1:])])
+
+
+def _pack(
+    coordinates: list[Array], values: Array, shape: tuple[int, ...], encoding: Encoding, entries: int | None = None
+) -> Packed:
+    """Pack checked entries, level by level.  `entries` are those of the whole tensor, where these are only a part of it.
 
     Between two levels, `at[e]` is the position of entry e among the `count` of the levels so far.  Entries are sorted by
     all levels but the dense ones at the end, so `at` ascends until these.
@@ -244,6 +297,7 @@ def _pack(coordinates: list[Array], values: Array, shape: tuple[int, ...], encod
     levels = encoding.levels
     extents = encoding.level_sizes(shape)
     stored = _stored_levels(encoding)
+    entries = values.size if entries is None else entries
     order = _order([_places(level, coordinates[level.dim]) for level in levels[:stored]], extents[:stored])
     if order is not None:
         coordinates, values = [c[order] for c in coordinates], values[order]
@@ -254,7 +308,7 @@ def _pack(coordinates: list[Array], values: Array, shape: tuple[int, ...], encod
         place = _places(level, coordinates[level.dim])
         if level.type == "dense":
             count *= extents[number]
-            _refuse_positions(count, values.size) if number < stored else _refuse_values(count, values.size)
+            _refuse_positions(count, entries) if number < stored else _refuse_values(count, entries)
             at = at * extents[number] + place
         elif level.type == "singleton":
             if count != values.size:

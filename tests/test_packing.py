@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy.io import mmwrite
 from scipy.sparse import coo_array, csr_array
 
+from sparseditto.compiler import packing
 from sparseditto.compiler.matrix import Matrix
 from sparseditto.compiler.matrix_io import from_scipy
 from sparseditto.compiler.packing import Packed, pack, pack_tensor, unpack, unpack_tensor
@@ -294,6 +295,34 @@ def test_round_trip(sparse: csr_array, name: str, widths: tuple[int, int]) -> No
     back = unpack(packed)
     assert equal(back, matrix.csr)
     assert back.dtype == matrix.csr.dtype
+
+
+@given(sparse=matrices(), name=st.sampled_from(sorted(ENCODINGS)), part=st.integers(0, 4))
+@settings(max_examples=300, deadline=None)
+def test_parts_make_the_same_arrays(sparse: csr_array, name: str, part: int) -> None:
+    """Large matrices are packed some rows at a time."""
+    matrix, encoding = from_scipy(sparse), ENCODINGS[name]
+    whole = pack(matrix, encoding, "float32")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "_PART", part)
+        parts = pack(matrix, encoding, "float32")
+    check_invariants(parts)
+    assert parts.sizes == whole.sizes
+    for key, array in whole.arrays.items():
+        assert parts.arrays[key].dtype == array.dtype
+        assert np.array_equal(parts.arrays[key].view(np.uint8), array.view(np.uint8)), key
+
+
+def test_parts_refuse_what_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    scattered = csr_array((np.ones(40), (np.arange(40) * 100, np.arange(40) * 100)), shape=(4000, 4000))
+    encoding = named_encoding("bsr", block=(50, 50))
+    monkeypatch.setattr(packing, "MAX_IDLE_VALUES", 50_000)
+    for part in (1 << 20, 10):
+        monkeypatch.setattr(packing, "_PART", part)
+        with pytest.raises(InputError, match="values for 40 entries; choose"):
+            pack(from_scipy(scattered), encoding, "float32")
+    monkeypatch.setattr(packing, "MAX_IDLE_VALUES", 100_000)
+    assert pack(from_scipy(scattered), encoding, "float32").sizes["values"] == 100_000
 
 
 def check_invariants(packed: Packed) -> None:
