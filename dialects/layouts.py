@@ -35,19 +35,24 @@ def row_diagonals(positions: Array, coordinates: Array, values: Array, factor: i
     `factor` places an entry.
     """
     rows = positions.size - 1
-    row = np.repeat(np.arange(rows), np.diff(positions))
     most = int(coordinates.max(initial=0))
     if max(rows, most) > _INT32:
         raise InputError("more than 2^31 rows or columns have diagonals that 32 bits do not number")
-    distance = coordinates.astype(np.int64) - row
+    row = np.repeat(np.arange(rows, dtype=np.int32), np.diff(positions))
+    diagonal = coordinates.astype(np.int64)
+    diagonal -= row
+    diagonal += rows - 1
     occupied = np.zeros(rows + most + 1, bool)
-    occupied[distance + (rows - 1)] = True
+    occupied[diagonal] = True
     offsets = np.flatnonzero(occupied) - (rows - 1)
     what = f"{offsets.size} diagonals of {rows} rows"
     _check_places(offsets.size * rows, row.size, factor, what)
     stored = marked(offsets.size * rows, values.dtype)
-    number = np.cumsum(occupied) - 1
-    stored[number[distance + (rows - 1)] * rows + row] = unmarked(values)
+    places = (np.cumsum(occupied) - 1)[diagonal]
+    del diagonal
+    places *= rows
+    places += row
+    stored[places] = unmarked(values)
     return {"offsets": offsets.astype(np.int32), "values": stored}
 
 
@@ -66,10 +71,12 @@ def equal_rows(positions: Array, coordinates: Array, values: Array, factor: int,
     if narrow:
         bases = _least_columns(positions, coordinates)
         found["bases"] = bases.astype(np.int32)
-        coordinates = coordinates - np.repeat(np.repeat(bases, SLICE)[:rows], count)
+        coordinates = coordinates - np.repeat(np.repeat(bases.astype(coordinates.dtype), SLICE)[:rows], count)
     _check_unmarked(coordinates, bits, f"the columns of {SLICE} rows span" if narrow else "there are columns up to number")
-    row = np.repeat(np.arange(rows), count)
-    places = (np.arange(coordinates.size) - positions[:-1][row]) * rows + row
+    places = np.arange(coordinates.size)
+    places -= np.repeat(positions[:-1], count)
+    places *= rows
+    places += np.repeat(np.arange(rows), count)
     stored = np.full(rows * width, -1, f"int{bits}")
     stored[places] = coordinates.astype(f"uint{bits}").view(f"int{bits}")
     entries = np.zeros(rows * width, values.dtype)
