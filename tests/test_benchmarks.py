@@ -15,7 +15,7 @@ import scipy.sparse as sp
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the benchmarks are run from a checkout and are no installed package
 
-from benchmarks import generators, operands, report, run  # noqa: E402
+from benchmarks import generators, operands, pack_time, report, run  # noqa: E402
 from benchmarks.bounds import SECTOR, Model, Rates, Reuse  # noqa: E402
 from benchmarks.prepare import KERNELS, Options, Preparation, Task  # noqa: E402
 from benchmarks.suite import Case, corpus_cases, corpus_folder, matrix, suite  # noqa: E402
@@ -522,3 +522,30 @@ def test_every_baseline_that_runs_is_right() -> None:
     from benchmarks import cusparse
 
     assert cusparse.self_test() == 0
+
+
+# --- Packing ----------------------------------------------------------------------------------------------
+
+
+def test_packing_is_measured_for_every_storage(tmp_path: Path) -> None:
+    out = tmp_path / "pack.jsonl"
+    assert pack_time.main(["--entries", "3000", "--rounds", "1", "--out", str(out)]) == 0
+    rows = {row["storage"]: row for row in map(json.loads, out.read_text().splitlines()[1:])}
+    assert set(rows) == {storage.name for storage in pack_time.STORAGES}
+    assert rows["csr"]["bytes_per_nonzero"] == pytest.approx(8.4, abs=0.1)
+    assert rows["diagonals"]["bytes_per_nonzero"] == pytest.approx(4.0, abs=0.4)
+    assert all(row["entries"] > 500 and row["entries_per_second"] > 0 for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({}, []),
+        ({"entries_per_second": 49e6}, ["49.0 M nonzeros/s, 50 M wanted"]),
+        ({"entries_per_second": 16e6, "like_csr": False}, []),
+        ({"peak_over_matrix": 4.5}, ["4.5 times the matrix in memory, at most 4 wanted"]),
+    ],
+)
+def test_slow_or_large_packing_is_named(change: dict[str, Any], why: list[str]) -> None:
+    row = {"entries_per_second": 51e6, "peak_over_matrix": 3.9, "like_csr": True}
+    assert pack_time.missed(row | change) == why
