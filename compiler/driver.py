@@ -34,6 +34,7 @@ SPARSIFY = (
     "linalg-generalize-named-ops,pre-sparsification-rewrite,sparse-reinterpret-map,"
     "sparsification{parallelization-strategy=none},canonicalize,cse"
 )
+CACHES = ("lower-nontemporal", "lower-keep")
 OUTLINE = ("guard-padding", "lower-fill", "outline-kernels", "lower-collectives", "fuse-multiply-add")
 Observer = Callable[[str, str], None]
 
@@ -167,7 +168,8 @@ class _Stages:
             buffers, launches = emit.manifest(self.module)
             mlir = str(self.module)
             emit.lower_to_nvvm(self.module)
-            run_pass(self.module, _lowering("lower-nontemporal"), self.target)
+            for name in CACHES:
+                run_pass(self.module, _lowering(name), self.target)
             ptx = emit.ptx_of(self.module)
             if self.observe is not None:
                 self.observe("S5", ptx)

@@ -77,6 +77,7 @@ FIXTURES = {
     "reorder": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "partition": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "next-part": (SPMV, f"{NEST},accumulate-registers,partition{{by=column}},rows-to-threads,map-blocks"),
+    "keep-gathered": (SPMV, f"{NEST},accumulate-registers"),
     "stream-entries": (SPMV, f"{NEST},accumulate-registers"),
     "tile-columns": (SPMM_FILLED, f"{NEST},accumulate-registers"),
     "jam-block-rows": (SPMV_BLOCKS, f"{NEST},accumulate-registers"),
@@ -109,6 +110,13 @@ FIXTURES = {
     "lower-nontemporal": (
         """llvm.func @load(%p: !llvm.ptr<1>) -> f32 {
           %v = llvm.load %p {nontemporal} : !llvm.ptr<1> -> f32
+          llvm.return %v : f32
+        }""",
+        "",
+    ),
+    "lower-keep": (
+        """llvm.func @f(%p: !llvm.ptr<1>) -> f32 attributes {ditto.keep = array<i32: 0>} {
+          %v = llvm.load %p : !llvm.ptr<1> -> f32
           llvm.return %v : f32
         }""",
         "",

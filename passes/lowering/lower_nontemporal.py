@@ -14,7 +14,7 @@ from sparseditto.passes.base import Kind, LoweringPass
 from sparseditto.passes.registry import register
 
 # PTX type and register constraint of a scalar.
-_REGISTERS = {
+REGISTERS = {
     "i16": ("b16", "h"),
     "f16": ("b16", "h"),
     "bf16": ("b16", "h"),
@@ -54,9 +54,9 @@ class LowerNontemporal(LoweringPass):
         with module.context, ir.Location.unknown():
             for op in [op for op in walk(module.operation) if op_name(op) == "llvm.load"]:
                 type_ = str(op.results[0].type)
-                if "nontemporal" not in op.attributes or str(op.operands[0].type) != "!llvm.ptr<1>" or type_ not in _REGISTERS:
+                if "nontemporal" not in op.attributes or str(op.operands[0].type) != "!llvm.ptr<1>" or type_ not in REGISTERS:
                     continue
-                ptx, constraint = _REGISTERS[type_]
+                ptx, constraint = REGISTERS[type_]
                 text = f"ld.global.nc.L1::no_allocate.{ptx} $0, [$1];"
                 with ir.InsertionPoint(op):
                     half = constraint == "h"  # a register of 16 bits holds an integer

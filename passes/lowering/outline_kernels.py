@@ -14,7 +14,7 @@ from sparseditto.dialects.binding import argument_attribute, argument_attributes
 from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Kind, LoweringPass
-from sparseditto.passes.nest import KERNEL, LOOPS, STORES, WAITING, LoopNest, root_buffer
+from sparseditto.passes.nest import KEEP, KERNEL, LOOPS, STORES, WAITING, LoopNest, root_buffer
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, inline_body
 
@@ -230,6 +230,9 @@ class _Outline:
         )
         grid = [ir.StringAttr.get(e) for e in (self.grid, "1", "1")]
         kernel.operation.attributes["ditto.grid"] = ir.ArrayAttr.get(grid)
+        kept = [i for i, buffer in enumerate(self.buffers) if argument_attribute(buffer, KEEP) and buffer not in self.written]
+        if kept:
+            kernel.operation.attributes[KEEP] = ir.DenseI32ArrayAttr.get(kept)
         for name in ("nvvm.minctasm", "nvvm.maxnreg"):
             if name in attributes:
                 kernel.operation.attributes[name] = attributes[name]
