@@ -43,6 +43,7 @@ BUSY = 50_000  # threads that hide most of the latency
 STEP = 8  # entries of which one thread has all loads in flight together
 MOST_PLACES = 2**31 - 1
 MARKED = (1 << 8, 1 << 16)  # columns, for which coordinates of 8 or 16 bits leave none that could mark padding
+CACHED = 24 << 20  # bytes of the dense operand, from which the L2 cache is told to keep it
 MOST_TILES = 9  # columns that a lane holds: so many sums, and the loads of UNROLL entries
 ROW_UNITS = 12  # what a row costs each of its lanes, where one column of an entry costs 1
 L1_BYTES = 160 * 1024  # of the L1 cache that a tile of dense columns may fill
@@ -344,6 +345,8 @@ class _SpMM:
         yield from (layout.passes() for layout in self._unrolled(best))
         if sliced is None:
             yield from (layout.passes() for layout in self._windowed(whole))
+        if self.f.columns * self.columns * self.task.element_bytes > CACHED and self.task.gathers:
+            yield [_make("keep-gathered"), *(split[0] if split and self.f.mean_row < SCATTERED else best.passes())]
         yield from split
         yield from (steps for cost, steps in blocked if cost < BLOCK_MOST)
         yield replace(best, unroll=8 if best.unroll == UNROLL else UNROLL).passes()
