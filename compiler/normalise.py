@@ -192,9 +192,7 @@ def _guards_zero(operands: Sequence[ir.Value]) -> bool:
     if condition is None or op_name(condition) != "arith.cmpf" or zero is None or not _is_zero(operands[1]):
         return False
     equal = int(ir.IntegerAttr(condition.attributes["predicate"]).value) == int(arith.CmpFPredicate.OEQ)
-    product = defining_op(operands[2])
-    while product is not None and op_name(product) in _CASTS:
-        product = defining_op(product.operands[0])
+    product = defining_op(_uncast(operands[2]))
     scalar, other = condition.operands
     factors = scalar_factors(scalar)
     multiplied = (
@@ -367,9 +365,7 @@ def _term(main: ir.OpView) -> ir.Value | None:
     """What the body adds to the output's old value; None when it does anything else."""
     block = main.regions[0].blocks[0]
     old = block.arguments[len(block.arguments) - 1]
-    op = defining_op(list(block.operations)[-1].operands[0])
-    while op is not None and op_name(op) in _CASTS:
-        op = defining_op(op.operands[0])
+    op = defining_op(_uncast(list(block.operations)[-1].operands[0]))
     if op is None or op_name(op) != "arith.addf":
         return None
     terms = [v for v in op.operands if _uncast(v) != old]

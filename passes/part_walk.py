@@ -11,10 +11,10 @@ from mlir.dialects import arith, memref, scf, vector
 
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import defining_op, op_name
-from sparseditto.passes.nest import accessed, buffer_part, indices, root_buffer
+from sparseditto.passes.nest import accessed
 from sparseditto.passes.rewrite import Values, body_ops, clone_ops, combine, neutral, yielded
 from sparseditto.passes.row_sums import RowSums
-from sparseditto.passes.rows import stored_index
+from sparseditto.passes.rows import reads_entry, stored_index
 
 ADD = "arith.addf"
 WARP = 32
@@ -227,16 +227,8 @@ class _Terms:
 
     def __init__(self, sums: RowSums, items: int) -> None:
         self.sums, self.items, self.entries = sums, items, sums.entries
-        self.loads = [op for op in body_ops(self.entries.body) if self._is_in_order(op)] if items > 1 else []
+        self.loads = [op for op in body_ops(self.entries.body) if reads_entry(op, self.entries.iv)] if items > 1 else []
         self.added = [self._added(k) for k in range(len(self.entries.initial))]
-
-    def _is_in_order(self, op: ir.OpView) -> bool:
-        """Whether neighbouring entries load neighbouring elements."""
-        return (
-            op_name(op) == "memref.load"
-            and indices(op) == [self.entries.iv]
-            and buffer_part(root_buffer(accessed(op))) in ("coordinates", "values")
-        )
 
     def _added(self, which: int) -> tuple[ir.OpView, ir.Value] | None:
         """The op that adds a term to sum number `which` as the last thing, and the term; None where loops add more."""

@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import memref
 
 from sparseditto.dialects import builders as b
-from sparseditto.dialects.binding import argument_attribute, defining_op, op_name, walk
+from sparseditto.dialects.binding import defining_op, op_name, walk
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.recipes import Recipe
 from sparseditto.passes.layouts import erase_unused
@@ -168,12 +168,6 @@ def gather_argument(load: ir.OpView, where: str) -> ir.Value:
     if len(buffer.type.shape) > 2 or any(ir.ShapedType.is_dynamic_size(n) for n in buffer.type.shape[1:]):
         raise NotApplicable("the number of columns is not known; give its size (--size K=…)", where=where)
     return buffer
-
-
-def operand_name(operand: ir.Value) -> str:
-    """The name of an argument of the function."""
-    name = argument_attribute(operand, "ditto.name")
-    return ir.StringAttr(name).value if name is not None else f"arg{operand.arg_number}"
 
 
 def _part(load: ir.OpView) -> str:

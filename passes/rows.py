@@ -150,7 +150,7 @@ def stored_in(buffer: ir.Value, where: str) -> Stored:
 
 
 def tensor_name(tensor: ir.Value) -> str:
-    """The name of the sparse operand that a tensor is a view of."""
+    """The name of the operand that a tensor is a view of, or a buffer is."""
     while (op := defining_op(tensor)) is not None:
         tensor = op.operands[0]
     name = argument_attribute(tensor, "ditto.name")

@@ -16,10 +16,10 @@ from sparseditto.dialects.orders import COLUMN_ORDERS, ROW_ORDERS
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.nest import LoopNest, accessed, root_buffer
-from sparseditto.passes.rearrange import Rearranged, Rows, gather_argument, operand_name
+from sparseditto.passes.rearrange import Rearranged, Rows, gather_argument
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, body_ops, element_kernel
-from sparseditto.passes.rows import recipe_argument, stored_index, workspace
+from sparseditto.passes.rows import recipe_argument, stored_index, tensor_name, workspace
 
 
 @register
@@ -130,7 +130,7 @@ class Reorder(SchedulePass):
         copies: Values = {}
         for operand in operands:
             element, inner = operand.type.element_type, list(operand.type.shape)[1:]
-            own = replace(made.stored, name=f"{made.stored.name}.{operand_name(operand)}")
+            own = replace(made.stored, name=f"{made.stored.name}.{tensor_name(operand)}")
             copy = workspace(nest.func, own, own.recipe("gathered", width=inner[0] if inner else 1), "copy", element, inner)
             with ir.InsertionPoint(nest.outer.op):
                 _copy(operand, copy, gathers)

@@ -14,7 +14,7 @@ from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.lanes import Agreement, evaluate
-from sparseditto.passes.nest import Loop, LoopKind, LoopNest, accessed, buffer_part, indices, root_buffer
+from sparseditto.passes.nest import Loop, LoopKind, LoopNest, indices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import (
     Values,
@@ -30,7 +30,7 @@ from sparseditto.passes.rewrite import (
     take_initial,
     yielded,
 )
-from sparseditto.passes.rows import position_load
+from sparseditto.passes.rows import position_load, reads_entry
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extui")
 
@@ -150,7 +150,7 @@ class _SharedLoads:
         """The loads of what is stored at the entry's position; nothing else may use that."""
         ops = [inner for op in body_ops(self.entries.body) for inner in (op, *walk(op))]
         users = [op for op in ops if self.entries.iv in list(op.operands)]
-        loads = [op for op in body_ops(self.entries.body) if op in users and self._reads_entry(op)]
+        loads = [op for op in body_ops(self.entries.body) if op in users and reads_entry(op, self.entries.iv)]
         if not loads or len(loads) < len(users):
             raise NotApplicable("an entry's position is used for more than its coordinate and value", where=self.where)
         stored = [load.results[0] for load in loads]
@@ -158,13 +158,6 @@ class _SharedLoads:
             if op_name(op) in ("memref.load", "vector.load") and op not in loads:
                 self._check_address(op, stored)
         return loads
-
-    def _reads_entry(self, op: ir.OpView) -> bool:
-        return (
-            op_name(op) == "memref.load"
-            and indices(op) == [self.entries.iv]
-            and buffer_part(root_buffer(accessed(op))) in ("coordinates", "values")
-        )
 
     def _check_address(self, load: ir.OpView, stored: list[ir.Value]) -> None:
         """What a lane past the end of its row reads at coordinate 0 must be there."""
