@@ -547,6 +547,9 @@ class _SpMM:
             yield replace(best, jam=2, lanes=best.lanes // 2)
         if best.width > 2 and best.lanes < self.target.warp_size:
             yield replace(best, width=best.width // 2, lanes=more, groups=groups)
+        vectors, warp = self.columns // best.width, self.target.warp_size
+        if vectors & (vectors - 1) and best.lanes < warp:  # neighbouring lanes on neighbouring columns, and a few lanes idle
+            yield replace(best, jam=-(-vectors // warp), lanes=warp, groups=1)
 
 
 @dataclass(frozen=True)
