@@ -12,6 +12,7 @@ import functools
 import math
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,9 @@ class Stream:
             finally:
                 driver.Context.pop()
             cp.cuda.Device(device).use()
-            self.cupy = cp.cuda.ExternalStream(int(self.pycuda.handle), device)
+            with warnings.catch_warnings():  # CuPy 14.2 has another way, which CuPy 13 lacks
+                warnings.simplefilter("ignore", DeprecationWarning)
+                self.cupy = cp.cuda.ExternalStream(int(self.pycuda.handle), device)
         self.handle = int(self.cupy.ptr)
 
     def synchronize(self) -> None:
