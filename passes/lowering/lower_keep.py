@@ -11,11 +11,9 @@ from mlir.dialects import llvm
 from sparseditto.dialects.binding import defining_op, op_name, walk
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Kind, LoweringPass
-from sparseditto.passes.lowering.lower_nontemporal import REGISTERS
 from sparseditto.passes.nest import KEEP
+from sparseditto.passes.ptx_load import HINTS_PTX, is_loaded_at_once, load
 from sparseditto.passes.registry import register
-
-LEAST_CAPABILITY = 80  # the first GPUs with cache policies
 
 
 @register
@@ -41,7 +39,8 @@ class LowerKeep(LoweringPass):
           llvm.return %v : f32
         }
 
-    Leaves alone: loads that `lower-nontemporal` has rewritten, types that PTX does not load at once, GPUs before sm_80.
+    Leaves alone: loads that `lower-nontemporal` has rewritten, types that PTX does not load at once, and chips whose
+    PTX is older than 7.4 (before sm_89).
     """
 
     name: ClassVar[str] = "lower-keep"
@@ -52,7 +51,7 @@ class LowerKeep(LoweringPass):
             for func in [op for op in walk(module.operation) if op_name(op) == "llvm.func" and KEEP in op.attributes]:
                 kept = set(ir.DenseI32ArrayAttr(func.attributes[KEEP]))
                 del func.attributes[KEEP]
-                if int(target.chip.removeprefix("sm_").rstrip("af")) >= LEAST_CAPABILITY:
+                if target.ptx >= HINTS_PTX:
                     _lower(func, kept)
 
 
@@ -64,49 +63,18 @@ def _lower(func: ir.OpView, kept: set[int]) -> None:
     i64 = ir.IntegerType.get_signless(64)
     with ir.InsertionPoint.at_block_begin(entry):
         policy = llvm.inline_asm(i64, [], "createpolicy.fractional.L2::evict_last.b64 $0, 1.0;", "=l")
-    for load in loads:
-        with ir.InsertionPoint(load):
-            value = _load(load.operands[0], load.results[0].type, policy)
-        load.results[0].replace_all_uses_with(value)
-        load.operation.erase()
+    for op in loads:
+        with ir.InsertionPoint(op):
+            value = load(op.operands[0], op.results[0].type, ".L2::cache_hint", [policy])
+        op.results[0].replace_all_uses_with(value)
+        op.operation.erase()
 
 
-def _is_kept(load: ir.OpView, entry: ir.Block, kept: set[int]) -> bool:
+def _is_kept(read: ir.OpView, entry: ir.Block, kept: set[int]) -> bool:
     """Whether a load's address is computed from one of these arguments, and its type is one that PTX loads at once."""
-    value, type_ = load.operands[0], load.results[0].type
+    value, type_ = read.operands[0], read.results[0].type
     while (op := defining_op(value)) is not None and op_name(op) == "llvm.getelementptr":
         value = op.operands[0]
     if op is not None or value.owner != entry or value.arg_number not in kept:
         return False
-    count, element = _shape(type_)
-    return str(element) in REGISTERS and count in (1, 2, 4) and count * _bits(element) <= 128
-
-
-def _shape(type_: ir.Type) -> tuple[int, ir.Type]:
-    """How many elements of which type a load gives."""
-    return (type_.shape[0], type_.element_type) if isinstance(type_, ir.VectorType) else (1, type_)
-
-
-def _bits(type_: ir.Type) -> int:
-    return int(type_.width)
-
-
-def _load(pointer: ir.Value, type_: ir.Type, policy: ir.Value) -> ir.Value:
-    count, element = _shape(type_)
-    ptx, constraint = REGISTERS[str(element)]
-    register = ir.IntegerType.get_signless(16) if constraint == "h" else element  # a register of 16 bits holds an integer
-    vector = isinstance(type_, ir.VectorType)
-    width, out = (f".v{count}", ", ".join(f"${i}" for i in range(count))) if count > 1 else ("", "$0")
-    text = f"ld.global.nc.L2::cache_hint{width}.{ptx} {f'{{{out}}}' if count > 1 else out}, [${count}], ${count + 1};"
-    constraints = ",".join([*[f"={constraint}"] * count, "l", "l"])
-    result = ir.Type.parse(f"!llvm.struct<({', '.join([str(register)] * count)})>") if count > 1 else register
-    loaded = llvm.inline_asm(result, [pointer, policy], text, constraints)
-    parts = [loaded] if count == 1 else [llvm.extractvalue(register, loaded, [i]) for i in range(count)]
-    parts = [part if register == element else llvm.bitcast(element, part) for part in parts]
-    if not vector:
-        return parts[0]
-    whole: ir.Value = llvm.mlir_poison(type_)
-    for i, part in enumerate(parts):
-        at = llvm.mlir_constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), i))
-        whole = llvm.insertelement(whole, part, at)
-    return whole
+    return is_loaded_at_once(type_)

@@ -6,25 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import llvm
 
 from sparseditto.dialects.binding import op_name, walk
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Kind, LoweringPass
+from sparseditto.passes.ptx_load import HINTS_PTX, is_scalar, load
 from sparseditto.passes.registry import register
-
-# PTX type and register constraint of a scalar.
-REGISTERS = {
-    "i16": ("b16", "h"),
-    "f16": ("b16", "h"),
-    "bf16": ("b16", "h"),
-    "i32": ("b32", "r"),
-    "i64": ("b64", "l"),
-    "f32": ("f32", "f"),
-    "f64": ("f64", "d"),
-}
-
-NO_ALLOCATE_PTX = 74  # the first version with L1::no_allocate
 
 
 @register
@@ -49,20 +36,14 @@ class LowerNontemporal(LoweringPass):
     kind = Kind.LOWERING
 
     def apply(self, module: ir.Module, target: Target) -> None:
-        if target.ptx < NO_ALLOCATE_PTX:
+        if target.ptx < HINTS_PTX:
             return
         with module.context, ir.Location.unknown():
             for op in [op for op in walk(module.operation) if op_name(op) == "llvm.load"]:
-                type_ = str(op.results[0].type)
-                if "nontemporal" not in op.attributes or str(op.operands[0].type) != "!llvm.ptr<1>" or type_ not in REGISTERS:
+                pointer, type_ = op.operands[0], op.results[0].type
+                if "nontemporal" not in op.attributes or str(pointer.type) != "!llvm.ptr<1>" or not is_scalar(type_):
                     continue
-                ptx, constraint = REGISTERS[type_]
-                text = f"ld.global.nc.L1::no_allocate.{ptx} $0, [$1];"
                 with ir.InsertionPoint(op):
-                    half = constraint == "h"  # a register of 16 bits holds an integer
-                    loaded = ir.IntegerType.get_signless(16) if half else op.results[0].type
-                    value = llvm.inline_asm(loaded, [op.operands[0]], text, f"={constraint},l")
-                    if loaded != op.results[0].type:
-                        value = llvm.bitcast(op.results[0].type, value)
+                    value = load(pointer, type_, ".L1::no_allocate")
                 op.results[0].replace_all_uses_with(value)
                 op.operation.erase()

@@ -11,7 +11,7 @@ from sparseditto.dialects.binding import argument_attributes, defining_op, set_s
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, SchedulePass
-from sparseditto.passes.nest import KEEP, LoopNest, accessed, is_scratch, root_buffer
+from sparseditto.passes.nest import KEEP, LoopNest, accessed, buffer_part, is_scratch, root_buffer
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import body_ops
 
@@ -23,7 +23,8 @@ class KeepGathered(SchedulePass):
 
     The stored entries and the output pass through the cache once; what is gathered is read again and again, but not in order,
     and loses its lines to them.  In PTX its loads become `ld.global.nc.L2::cache_hint` with a policy of
-    `createpolicy.fractional.L2::evict_last` (`lower-keep`); on a GPU before sm_80 nothing changes.
+    `createpolicy.fractional.L2::evict_last` (`lower-keep`); for a chip whose PTX is older than 7.4 (before
+    sm_89) nothing changes.
 
     Before::
 
@@ -55,8 +56,8 @@ class KeepGathered(SchedulePass):
         set_signature(nest.func, attributes)
 
     def _is_gathered(self, nest: LoopNest, load: ir.OpView) -> bool:
-        """Whether a sum over entries reads an operand of the kernel here, by more than the entry's own number."""
+        """Whether a sum over entries reads a dense operand of the kernel here."""
         buffer = root_buffer(accessed(load))
         inside = any(load in body_ops(loop.body) for loop in nest.reductions)
-        named = defining_op(buffer) is None and "ditto.part" not in argument_attributes(nest.func)[buffer.arg_number]
-        return inside and named and buffer != nest.output and not is_scratch(buffer)
+        dense = defining_op(buffer) is None and buffer_part(buffer) is None
+        return inside and dense and buffer != nest.output and not is_scratch(buffer)

@@ -204,12 +204,9 @@ class _Split:
 
     def _walk(self, number: ir.Value, lane: ir.Value, pieces: Callable[[ir.Value], Pieces]) -> None:
         """One part, for one tile of the columns."""
-        tiles, loop = self.options.tiles, self.shared
-        if tiles == 1 or loop is None:
-            self.tile = None
-            self._part(number, lane, pieces(number))
-            return
-        self.tile, part = tile_and_row(number, self.parts, tiles, (loop.trip_count or 0) // tiles)
+        tiles, part = self.options.tiles, number
+        if tiles > 1 and self.shared is not None:
+            self.tile, part = tile_and_row(number, self.parts, tiles, (self.shared.trip_count or 0) // tiles)
         self._part(part, lane, pieces(part))
 
     @property
