@@ -25,8 +25,8 @@ BYTES_PER_US = 3e6
 RESIDENT_THREADS = 2048  # of a multiprocessor
 SLICED_ROWS = 40_000  # rows: fewer threads, one a row, leave too much of the GPU idle
 SLICED_RATIO = 4000  # rows over entries a row: one thread takes too long for longer ones
-PADDING = 1.5  # places over entries, up to which slices are worth their padding
 EMPTY = 0.5  # share of rows without entries, from which a list of the others is worth its reading
+PADDING = 1.5  # places over entries, up to which slices are worth their padding
 MOST_PADDING = 4.0  # the same, that `ell-rows` and `diagonals` pack by default
 EQUAL_PADDING = 1.1  # the same, up to which rows of one width beat slices
 DIAGONAL_PADDING = 1.4  # the same, up to which diagonals beat coordinates of 16 bits
@@ -48,10 +48,10 @@ MOST_TILES = 9  # columns that a lane holds: so many sums, and the loads of UNRO
 ROW_UNITS = 12  # what a row costs each of its lanes, where one column of an entry costs 1
 L1_BYTES = 160 * 1024  # of the L1 cache that a tile of dense columns may fill
 TILE_REUSE = 32  # entries of a column of the matrix, from which such a tile is worth reading the entries again
-SMALL = 500_000  # entries
-HUBS = 1_000_000  # entries
-MANY = 8_000_000  # entries
+SMALL = 500_000  # entries, fewer of which take little longer than a launch
+HUBS = 1_000_000  # entries, from which parts of the entries beat rows in shared memory where many rows are long
 LARGE = 2_000_000  # entries that keep the GPU busy for long
+MANY = 8_000_000  # entries of which even large parts are enough for all threads
 _NONE = float("inf")  # padding that no layout is worth
 _UNKNOWN = Features(
     RESIDENT,
@@ -135,15 +135,21 @@ def _make(name: str, **options: object) -> Pass:
 
 def _encoding(task: Task, features: Features | None, marked: bool) -> Pass:
     """Rows first where the output has them, and 16-bit coordinates where they fit, beside a mark where there is one."""
-    extent = task.shape[1 if task.rows_first else 0]
-    narrow = extent is not None and extent + marked <= 1 << 16
     wide = features is not None and features.entries > 2**31 - 1
     return _make(
         "set-encoding",
         format="csr" if task.rows_first else "csc",
         positions=64 if wide else 32,
-        coordinates=16 if narrow else 64 if extent is not None and extent > 2**31 - 1 else 32,
+        coordinates=_coordinate_bits(task, marked),
     )
+
+
+def _coordinate_bits(task: Task, marked: bool = False) -> int:
+    """Of a stored coordinate: as few as its extent needs."""
+    extent = task.shape[1 if task.rows_first else 0]
+    if extent is None:
+        return 32
+    return 16 if extent + marked <= 1 << 16 else 32 if extent <= 2**31 - 1 else 64
 
 
 class _SpMV:
@@ -266,14 +272,14 @@ class _SpMV:
         large, small = ((1024, 128), (2048, 256), (512, 128)), ((512, 128), (256, 64), (1024, 128), (1024, 256))
         long = ((2048, 128), (2048, 256), (1024, 128))
         sizes = long if self.f.mean_row >= 256 else large if self.f.entries > LARGE else small
-        unroll = _make("unroll", factor=UNROLL)
-        plans = [[_make("stage-entries", entries=e, threads=t, stage="products"), unroll] for e, t in sizes]
+
+        def stage(entries: int, threads: int) -> list[Pass]:
+            return [_make("stage-entries", entries=entries, threads=threads, stage="products"), _make("unroll", factor=UNROLL)]
+
         if self.f.entries > LARGE:
-            entries, threads = (2048, 128)
-            stage = _make("stage-entries", entries=entries, threads=threads, stage="products")
-            yield [stage, unroll, _make("bound-launch", blocks=1280 // threads)]  # 48 registers
-        yield from plans
-        yield [*plans[0], _bound(sizes[0][1])]
+            yield [*stage(2048, 128), _make("bound-launch", blocks=10)]  # 48 registers
+        yield from (stage(*size) for size in sizes)
+        yield [*stage(*sizes[0]), _bound(sizes[0][1])]
 
     def _binned(self) -> list[Pass]:
         lanes = _power_of_two(self.f.mean_row / 3.3)
@@ -416,7 +422,7 @@ class _SpMM:
     def _paced(self, layout: _Layout, extra: str, threads: int) -> list[Pass]:
         """Large blocks, whose rows walk side by side, with 64 registers a thread."""
         steps = replace(layout, extra=extra).passes()
-        return [*steps, _make("map-blocks", threads=threads), _make("bound-launch", blocks=1024 // threads)]
+        return [*steps, _make("map-blocks", threads=threads), _bound(threads)]
 
     def _blocked(self) -> list[tuple[float, list[Pass]]]:
         """Rows of blocks: what a block's columns point to is loaded once for all of its rows, each with sums of its own.
@@ -621,8 +627,7 @@ def _fits_diagonals(task: Task, f: Features) -> bool:
 
 def _narrow(task: Task, f: Features) -> int | None:
     """Bits of an offset from the first column of a row, where they are fewer than `_encoding` stores."""
-    extent = task.shape[1 if task.rows_first else 0]
-    stored = 16 if extent is not None and extent <= 1 << 16 else 32
+    stored = _coordinate_bits(task)
     return next((bits for bits in (8, 16) if bits < stored and 0 < f.row_span <= 1 << bits), None) if task.gathers else None
 
 

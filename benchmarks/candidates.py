@@ -28,7 +28,7 @@ from sparseditto.compiler.records import Records, Trial
 from sparseditto.compiler.tuning import ONE_THREAD, code_digest, package_identity, plugin_files
 from sparseditto.compiler.workers import Done, Job, Pool, gather
 from sparseditto.dialects.errors import PlanError
-from sparseditto.passes.base import Bottleneck, Pass
+from sparseditto.passes.base import Bottleneck, Form, Pass
 from sparseditto.passes.plan import Plan
 
 COMPILE_LIMIT_S = 20.0
@@ -404,8 +404,9 @@ def _pack_ns(step: Pass) -> float:
     """What the recipe of a step takes an entry."""
     if step.name == "reorder":
         return GRAPH_NS if step.options()["rows"] == "rcm" else ORDERED_NS
-    sliced = dict.fromkeys(("slice-rows", "ell-rows", "diagonals"), SLICED_NS)
-    return {**sliced, "partition": PARTED_NS}.get(step.name, 0.0)
+    if step.name == "partition":
+        return PARTED_NS
+    return SLICED_NS if Form.SLICES in step.provides else 0.0
 
 
 def walk_seconds(plan: Plan, features: Features, task: Task) -> float:
