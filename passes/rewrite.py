@@ -17,6 +17,7 @@ from sparseditto.passes.nest import COMBINERS, KERNEL, STORES, Loop
 Values = dict[ir.Value, ir.Value]
 ELEMENT_THREADS = 256  # a block of a kernel over elements
 _TERMINATORS = ("scf.yield", "scf.forall.in_parallel")
+FENCE = "ditto.fence"  # an op of one thread: no lanes meet in it
 
 
 def require_plain(loop: Loop, where: str) -> None:
@@ -263,7 +264,11 @@ def within(item: ir.Value, count: ir.Value, together: bool, build: Callable[[ir.
 
 def has_collectives(op: ir.OpView) -> bool:
     """Whether lanes or threads meet inside `op`."""
-    return any(op_name(inner).startswith("ditto.") for inner in walk(op))
+    return any(_is_collective(op_name(inner)) for inner in walk(op))
+
+
+def _is_collective(name: str) -> bool:
+    return name.startswith("ditto.") and name != FENCE
 
 
 def guard_stores(block: ir.Block, condition: ir.Value, first: int = 0) -> None:
@@ -276,7 +281,7 @@ def guard_stores(block: ir.Block, condition: ir.Value, first: int = 0) -> None:
         inside = [op_name(inner) for inner in (op, *walk(op))]
         if not any(name in STORES for name in inside):
             continue
-        if any(name.startswith("ditto.") for name in inside):
+        if any(map(_is_collective, inside)):
             for region in op.regions:
                 for inner in region:
                     guard_stores(inner, condition)
@@ -318,3 +323,8 @@ def tile_and_row(number: ir.Value, rows: ir.Value, tiles: int, width: int) -> tu
         first = b.add(arith.select(later, b.index(width << k), b.index(0)), first)
         row = arith.select(later, b.sub(row, before), row)
     return first, row
+
+
+def fence() -> None:
+    """What this thread did to memory before is seen on the whole GPU before what it does after."""
+    ir.Operation.create(FENCE)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
-from math import log2, prod
+from math import log2
 from typing import Any, ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, memref, vector
+from mlir.dialects import arith, memref
 
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
-from sparseditto.passes.nest import Loop, LoopNest, accessed
-from sparseditto.passes.part_walk import ADD, HEAD, TAIL, WARP, Arrays, PartWalk, Pieces
+from sparseditto.passes.nest import Loop, LoopNest
+from sparseditto.passes.part_pieces import Added, Carries, Keeps, Tickets, initialise
+from sparseditto.passes.part_walk import ADD, WARP, Arrays, PartWalk, Pieces
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import Values, collective, combine, element_kernel, finished_kernel, neutral, tile_and_row
+from sparseditto.passes.rewrite import Values, neutral, tile_and_row
 from sparseditto.passes.row_sums import RowSums
-from sparseditto.passes.rows import Stored, recipe_argument, stored_entries, stored_index, workspace
+from sparseditto.passes.rows import recipe_argument, stored_entries, stored_index
 
 _LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 _RESIDENT = 1 << 18  # threads that a large GPU holds at a time
-_LONG_THREADS = 256  # a block that adds up the pieces of a row that many parts cut
 
 
 @register
@@ -47,8 +46,10 @@ class SplitEntries(SchedulePass):
 
     A row whose entries are all in one part is stored there.  The pieces of a cut row are, with ``mode=atomic``, added to the
     output, which a kernel of its own sets first where sums start from a constant.  With ``mode=deterministic`` they go to a
-    workspace, and a second kernel adds them up in their order: the result has the same bits in every run.  The parts store
-    rows without entries on their way.
+    workspace, and a second kernel adds them up in their order: the result has the same bits in every run.  With
+    ``mode=tickets`` they are added up in a workspace, each takes a ticket, and the part that takes the last one stores the
+    row: there is one launch, and nothing to set first, which counts where a kernel takes a few microseconds.  The parts
+    store rows without entries on their way.
 
     Before::
 
@@ -80,7 +81,7 @@ class SplitEntries(SchedulePass):
     Leaves alone: what is done for one entry; vectors and tiles of columns that earlier passes made.
     Refuses: rows that are not a dense level over a compressed one; reductions other than sums; entries that are
     multiplied by a value of their row; with ``mode=atomic`` sums that are wider than the output, of which each piece would be
-    rounded; with ``mode=deterministic`` a number of columns that is not known.
+    rounded; with the other modes a number of columns that is not known.
     """
 
     name: ClassVar[str] = "split-entries"
@@ -95,35 +96,38 @@ class SplitEntries(SchedulePass):
     items: int = option("neighbouring entries that a lane takes at a time", default=4, choices=(1, 2, 4, 8))
     lanes: int = option("lanes that share a part", default=32, choices=(1, 2, 4, 8, 16, 32))
     share: str = option("what the lanes share", default="auto", choices=("auto", "columns", "entries"))
-    mode: str = option("how pieces of a cut row meet", default="atomic", choices=("atomic", "deterministic"))
+    mode: str = option("how pieces of a cut row meet", default="atomic", choices=("atomic", "deterministic", "tickets"))
     tiles: int = option(
         "shares of the dense columns; all parts are walked for one before the next", default=1, choices=(1, 2, 4, 8)
     )
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[SplitEntries, ...]:
-        """Parts that make about as many groups of lanes as a large GPU holds come first; both modes of the best ones."""
+        """Parts that make about as many groups of lanes as a large GPU holds come first; all modes of the best ones."""
         columns, entries = context.task.columns, context.features.entries if context.features is not None else 1 << 22
         found = []
         for lanes in _lanes(columns):
             best = log2(max(entries * lanes, 1) / _RESIDENT)
             lengths = sorted(_LENGTHS, key=lambda length: abs(log2(length) - best))[:3]
             found += [cls(length, items, lanes) for items in (4, 8) for length in lengths]
-        return (*found, *(replace(one, mode="deterministic") for one in found if one.items == 4))
+        shorter = [one for one in found if one.items == 4]
+        return (*found, *(replace(one, mode=mode) for mode in ("deterministic", "tickets") for one in shorter))
 
     def run(self, nest: LoopNest, target: Target) -> None:
         sums = RowSums.read(nest, self.name)
         shared = self._shared_columns(nest)
-        keeps = _Keeps.read(sums, self.mode, self.name)
+        keeps = Keeps.read(sums, self.mode, self.name)
         split = _Split(self, sums, shared, keeps)
         with ir.InsertionPoint(nest.outer.op):
             if self.mode == "atomic":
                 if not keeps.all:
-                    _initialise(sums, keeps, split.array("cut"))
-                split.build(lambda _: _Added(sums, keeps))
+                    initialise(sums, keeps, split.array("cut"))
+                split.build(lambda _: Added(sums, keeps))
+            elif self.mode == "tickets":
+                split.build(Tickets(sums, split.stored, self.length).of)
             else:
-                carries = _Carries(sums, split.stored, self.length)
-                split.build(lambda part: _Kept(carries, part))
+                carries = Carries(sums, split.stored, self.length)
+                split.build(carries.of)
                 carries.add_up()
         nest.outer.op.operation.erase()
 
@@ -151,35 +155,10 @@ def _lanes(columns: int | None) -> tuple[int, ...]:
     return tuple(sorted((n for n in (2, 4, 8, 16, 32) if n <= most), key=lambda n: abs(log2(4 * n / (columns or 4 * WARP)))))
 
 
-@dataclass(frozen=True)
-class _Keeps:
-    """The initial value of each sum and what a piece of a row adds to it; `all` says that rows start from what they hold."""
-
-    initial: tuple[ir.Value, ...]
-    part: tuple[ir.Value, ...]
-    all: bool
-
-    @staticmethod
-    def read(sums: RowSums, mode: str, where: str) -> _Keeps:
-        """Raises `NotApplicable` where a cut row cannot be put together as `mode` says."""
-        found = [sums.parts(k) for k in range(len(sums.stores))]
-        parts = [pair for pair in found if pair is not None]
-        if mode == "atomic" and sums.rounds():
-            raise NotApplicable("each piece of a cut row would be rounded; take mode=deterministic", where=where)
-        if mode == "atomic" and len(parts) < len(found):
-            raise NotApplicable(
-                "what is stored is no multiple of the sum added to an initial value; take mode=deterministic", where=where
-            )
-        if mode != "atomic" and any(loop.trip_count is None for loop in sums.others):
-            raise NotApplicable("the number of columns is not known; give its size (--size K=…)", where=where)
-        whole = len(parts) == len(found) and all(sums.keeps(k, initial) for k, (initial, _) in enumerate(parts))
-        return _Keeps(tuple(initial for initial, _ in parts), tuple(part for _, part in parts), whole)
-
-
 class _Split:
     """The main kernel: each group of lanes walks one part."""
 
-    def __init__(self, options: SplitEntries, sums: RowSums, shared: Loop | None, keeps: _Keeps) -> None:
+    def __init__(self, options: SplitEntries, sums: RowSums, shared: Loop | None, keeps: Keeps) -> None:
         self.options, self.sums, self.shared, self.keeps = options, sums, shared, keeps
         self.stored = stored_entries(sums.entries, options.name)
         self.recipe = self.stored.recipe("entry-parts", length=options.length, items=options.items)
@@ -272,142 +251,3 @@ class _Split:
                 body(first, [])
         else:
             b.for_loop(first, upper, b.mul(step, b.index(lanes)), [], body)
-
-
-class _Added:
-    """Pieces of a cut row are added to the output."""
-
-    def __init__(self, sums: RowSums, keeps: _Keeps) -> None:
-        self.sums, self.keeps = sums, keeps
-
-    def add(self, which: int, total: ir.Value, row: ir.Value, side: int, values: Values) -> None:
-        inner = {**values, self.sums.nest.outer.iv: row, self.sums.entries.op.results[which]: total}
-        *at, last = self.sums.indices(which, row, values)
-        for i, element in enumerate(_elements(self.sums.compute(self.keeps.part[which], inner))):
-            place = b.add(last, b.index(i)) if i else last
-            memref.atomic_rmw(arith.AtomicRMWKind.addf, element, accessed(self.sums.stores[which]), [*at, place])
-
-
-class _Kept:
-    """Pieces of a cut row are left in the workspace, in the two places of the part."""
-
-    def __init__(self, carries: _Carries, part: ir.Value) -> None:
-        self.carries, self.part = carries, part
-
-    def add(self, which: int, total: ir.Value, row: ir.Value, side: int, values: Values) -> None:
-        for i, element in enumerate(_elements(total)):
-            memref.store(element, self.carries.kept, [self.carries.place(self.part, side, which, i, values)])
-
-
-class _Carries:
-    """The workspace of pieces of cut rows, and the kernels that add them up in the order of the parts.
-
-    A piece is the sums of all iterations of the loops inside the rows; neighbouring iterations lie side by side.
-    """
-
-    def __init__(self, sums: RowSums, stored: Stored, length: int) -> None:
-        self.sums, self.stored = sums, stored
-        self.type = sums.entries.initial[0].type
-        self.element = self.type.element_type if isinstance(self.type, ir.VectorType) else self.type
-        self.vector = self.type.shape[0] if isinstance(self.type, ir.VectorType) else 1
-        self.trips = [loop.trip_count or 0 for loop in sums.others]
-        self.width = prod(self.trips) * self.vector * len(sums.stores)
-        self.recipe = stored.recipe("entry-carries", length=length, columns=self.width)
-        self.kept = workspace(sums.nest.func, stored, self.recipe, "sums", self.element)
-
-    def place(self, part: ir.Value, side: int, which: int, element: int, values: Values) -> ir.Value:
-        """Where one element of a sum is kept."""
-        at = b.index(which)
-        for loop, trips in zip(self.sums.others, self.trips, strict=True):
-            lower, step = (self.sums.compute(v, {}) for v in (loop.lower, loop.step))
-            step = b.div(b.sub(values[loop.iv], lower), step)
-            at = b.add(b.mul(at, b.index(trips)), step)
-        at = b.add(b.mul(at, b.index(self.vector)), b.index(element))
-        slot = b.add(b.mul(part, b.index(2)), b.index(side))
-        return b.add(b.mul(slot, b.index(self.width)), at)
-
-    def add_up(self) -> None:
-        """A thread adds up the few pieces of a row; a block those of a row that many parts cut."""
-        rows, first, last = self._rows("few")
-        extents = [memref.dim(rows, b.index(0)), *map(b.index, self.trips)]
-
-        def thread(at: list[ir.Value]) -> None:
-            start, end = (stored_index(memref.load(array, at[:1])) for array in (first, last))
-            values = _iterations(self.sums, at[1:])
-            tails = [[self._tails(start, end, b.index(1), *which, values) for which in own] for own in self._numbers()]
-            self._finish(memref.load(rows, at[:1]), tails, end, values)
-
-        element_kernel("_carry", extents, thread)
-        self._long_kernel()
-
-    def _long_kernel(self) -> None:
-        rows, first, last = self._rows("many")
-        threads, trips = b.index(_LONG_THREADS), [b.index(n) for n in self.trips]
-        blocks = reduce(b.mul, trips, memref.dim(rows, b.index(0)))
-        with finished_kernel("_carry_long", blocks, _LONG_THREADS) as (block, thread):
-            at: list[ir.Value] = []
-            for n in reversed(trips):
-                at.insert(0, b.rem(block, n))
-                block = b.div(block, n)
-            start, end = (stored_index(memref.load(array, [block])) for array in (first, last))
-            values, mine = _iterations(self.sums, at), b.add(start, thread)
-            shares = [[self._tails(mine, end, threads, *which, values) for which in own] for own in self._numbers()]
-            tails = [[collective("ditto.block_reduce", s, ADD, threads=_LONG_THREADS) for s in own] for own in shares]
-            with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, thread, b.index(0))):
-                self._finish(memref.load(rows, [block]), tails, end, values)
-
-    def _numbers(self) -> list[list[tuple[int, int]]]:
-        """(sum, element) for all elements of each sum."""
-        return [[(which, i) for i in range(self.vector)] for which in range(len(self.sums.stores))]
-
-    def _rows(self, name: str) -> tuple[ir.Value, ir.Value, ir.Value]:
-        rows, first, last = (
-            recipe_argument(self.sums.nest.func, self.stored, self.recipe, f"{name}{end}") for end in ("", "_first", "_last")
-        )
-        return rows, first, last
-
-    def _tails(self, start: ir.Value, end: ir.Value, step: ir.Value, which: int, element: int, values: Values) -> ir.Value:
-        """The sum of what goes on after each of the parts from `start` to the one before `end`."""
-
-        def add(part: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            return [combine(ADD, carried[0], memref.load(self.kept, [self.place(part, TAIL, which, element, values)]))]
-
-        return b.for_loop(start, end, step, [neutral(ADD, self.element)], add)[0]
-
-    def _finish(self, number: ir.Value, tails: list[list[ir.Value]], end: ir.Value, values: Values) -> None:
-        """Store a row: its pieces in the parts before `end`, and the one there."""
-        row = stored_index(number)
-        for which, own in enumerate(tails):
-            heads = [memref.load(self.kept, [self.place(end, HEAD, which, i, values)]) for i in range(self.vector)]
-            totals = [combine(ADD, tail, head) for tail, head in zip(own, heads, strict=True)]
-            whole = vector.from_elements(self.type, totals) if isinstance(self.type, ir.VectorType) else totals[0]
-            self.sums.store(which, whole, row, values)
-
-
-def _initialise(sums: RowSums, keeps: _Keeps, cut: ir.Value) -> None:
-    """A kernel that sets the rows that are cut to what their pieces are added to."""
-    bounds = [[sums.compute(v, {}) for v in (loop.lower, loop.upper, loop.step)] for loop in sums.others]
-    trips = [b.ceildiv(b.sub(upper, lower), step) for lower, upper, step in bounds]
-
-    def set_elements(at: list[ir.Value]) -> None:
-        row = stored_index(memref.load(cut, at[:1]))
-        for which, initial in enumerate(keeps.initial):
-            sums.store_initial(which, initial, row, _iterations(sums, at[1:]))
-
-    element_kernel("_init", [memref.dim(cut, b.index(0)), *trips], set_elements)
-
-
-def _iterations(sums: RowSums, numbers: list[ir.Value]) -> Values:
-    """The loops inside the rows at iterations with these numbers."""
-    values: Values = {}
-    for loop, number in zip(sums.others, numbers, strict=True):
-        lower, step = (sums.compute(v, {}) for v in (loop.lower, loop.step))
-        values[loop.iv] = b.add(lower, b.mul(number, step))
-    return values
-
-
-def _elements(value: ir.Value) -> list[ir.Value]:
-    """A scalar, or the elements of a vector."""
-    if not isinstance(value.type, ir.VectorType):
-        return [value]
-    return [vector.extract(value, [], [i]) for i in range(value.type.shape[0])]

@@ -26,6 +26,7 @@ from sparseditto.passes.rewrite import (
     collective,
     combine,
     depending_on,
+    fence,
     finish_sum,
     neutral,
     yielded,
@@ -275,7 +276,7 @@ class _Blocks:
         pieces = memref.load(self.pieces, [block])
         is_last = self._ticket(block, thread, total, start, pieces)
         with b.if_then(is_last):
-            _fence()
+            fence()
             count = stored_index(pieces)
 
             def body(q: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
@@ -299,7 +300,7 @@ class _Blocks:
         flag = _shared(1, i32)
         with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, thread, b.index(0))):
             memref.atomic_rmw(arith.AtomicRMWKind.ori, arith.bitcast(self.bits, total), self.partials, [block])
-            _fence()
+            fence()
             ticket = memref.atomic_rmw(arith.AtomicRMWKind.addi, arith.constant(i32, 1), self.tickets, [start])
             memref.store(ticket, flag, [b.index(0)])
         gpu.barrier()
@@ -318,8 +319,3 @@ def _shared(count: int, element: ir.Type) -> ir.Value:
     space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 3)
     type_ = ir.MemRefType.get([count], element, memory_space=space)
     return ir.Operation.create("ditto.shared_buffer", results=[type_]).results[0]
-
-
-def _fence() -> None:
-    """What this thread did to memory before is seen on the whole GPU before what it does after."""
-    ir.Operation.create("ditto.fence")
