@@ -36,6 +36,7 @@ CROWDED = 0.01  # share of the entries in one row, from which atomics of its pie
 SCATTERED = 16  # entries a row, below which parts of the entries beat segments of rows
 SCATTERED_ENTRIES = 250_000  # the same, in all
 SPREAD = 64  # columns of the matrix for each entry of a mean row, up to which neighbouring rows share many
+SCATTERED_COLUMNS = 1 << 19  # columns, from which SpMV gains by copying what it gathers so that hot elements are neighbours
 ORDERED_ROWS = 2048  # rows that keep the GPU busy with a warp for each
 ORDERED_COLUMNS = 64  # dense columns, below which rows in order are worth it only with MANY entries
 PANEL_ROWS = 16_384  # columns of the matrix, up to which rows that walk side by side do better with a tile of dense columns
@@ -178,10 +179,13 @@ class _SpMV:
         uneven = f.variation > 1 and f.entries > LARGE
         if held_up and hubs:
             yield self._split("atomic", 256)
+            if self.f.columns > SCATTERED_COLUMNS:
+                yield [_make("reorder", rows="none", columns="degree"), *self._split("atomic", 256)]
             yield self._binned()
         if (held_up or uneven) and self.stageable:
             yield from self._staged()
         if held_up:
+            yield self._split("tickets", 256 if f.entries > LARGE else 128)
             yield self._binned()
             yield self._split("atomic", 256 if f.entries > LARGE else 128)
             yield self._split("deterministic", 512)
