@@ -21,6 +21,9 @@ _PTX = {
     "sm_120a": 87,
 }
 
+CHIPS = tuple(_PTX)
+"""Every chip that we compile for."""
+
 # Resident threads of a multiprocessor where they are not 2048 (CUDA C++ Programming Guide 13, table of compute capabilities).
 _THREADS = {"sm_75": 1024, "sm_86": 1536, "sm_89": 1536, "sm_120": 1536, "sm_120a": 1536}
 
