@@ -1,7 +1,7 @@
 """How many blocks of a kernel a multiprocessor holds at a time, and what a kernel asks for that it cannot have.
 
-The rules are those of NVIDIA's occupancy calculator (`cuda_occupancy.h` of the CUDA Toolkit), for kernels that may have all of the
-shared memory that a multiprocessor offers, and that use no named barriers.
+The rules are those of NVIDIA's occupancy calculator (`cuda_occupancy.h` of the CUDA Toolkit), for kernels that may have all
+of the shared memory that a multiprocessor offers, and that use no named barriers.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ def occupancy(architecture: Architecture, registers: int, shared_bytes: int, thr
 
     - warps: floor(most warps / W);
     - blocks: the most blocks that it holds;
-    - registers: each of the S schedulers has 1 / S of the register file; a warp takes R = registers x warp size, rounded up to the
-      allocation unit, and stays with its scheduler: floor(floor(registers / S / R) x S / W), and none where R x W, with W
+    - registers: each of the S schedulers has 1 / S of the register file; a warp takes R = registers x warp size, rounded up to
+      the allocation unit, and stays with its scheduler: floor(floor(capacity / S / R) x S / W), and none where R x W, with W
       rounded up to a multiple of S, exceeds what a block may have;
-    - shared memory: floor(capacity / (what is asked for and what is reserved for each block, rounded up to the allocation unit)).
+    - shared memory: floor(capacity / M), with M what is asked for and what is reserved for each block, rounded up to the
+      allocation unit.
 
     A block that asks for more than a block may have does not run: 0 blocks.  Raises `InputError` on numbers below 1 thread or
     0 of the others, `Unsupported` where the graph lacks a number.
@@ -65,7 +66,7 @@ def occupancy(architecture: Architecture, registers: int, shared_bytes: int, thr
 
 
 def check(architecture: Architecture, registers: int, shared_bytes: int, threads: int, blocks: int = 1) -> list[Violation]:
-    """What stops `blocks` blocks of a kernel from being on one multiprocessor at a time, with the numbers; empty when nothing does.
+    """What stops `blocks` blocks of a kernel from being on one multiprocessor at a time, with the numbers; empty: nothing.
 
     First what no block may exceed; where all of that is kept, what the blocks together exceed.  Raises as `occupancy` does.
     """

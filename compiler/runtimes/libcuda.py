@@ -35,6 +35,41 @@ def _libcuda() -> Any:
         raise DeviceError(f"the CUDA driver library does not load: {e}") from e
 
 
+# CU_DEVICE_ATTRIBUTE_… of cuda.h, in lower case.
+_ATTRIBUTES = {
+    "max_threads_per_block": 1,
+    "max_shared_memory_per_block": 8,
+    "warp_size": 10,
+    "max_registers_per_block": 12,
+    "clock_rate": 13,
+    "multiprocessor_count": 16,
+    "memory_clock_rate": 36,
+    "global_memory_bus_width": 37,
+    "l2_cache_size": 38,
+    "max_threads_per_multiprocessor": 39,
+    "max_shared_memory_per_multiprocessor": 81,
+    "max_registers_per_multiprocessor": 82,
+    "max_shared_memory_per_block_optin": 97,
+    "max_blocks_per_multiprocessor": 106,
+    "max_persisting_l2_cache_size": 108,
+    "reserved_shared_memory_per_block": 111,
+}
+
+
+def device_attributes(ordinal: int) -> dict[str, int]:
+    """What the driver tells of GPU `ordinal`, in its units (kHz, bytes); 0 stands for what it does not know.
+
+    The driver must be initialised.  Raises `DeviceError` where there is no such GPU.
+    """
+    device, value = ctypes.c_int(), ctypes.c_int()
+    call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
+    told = {}
+    for name, code in _ATTRIBUTES.items():
+        call("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(code), device)
+        told[name] = value.value
+    return told
+
+
 class Graph:
     """`calls` runs of `once`, captured from `stream` into a CUDA graph that `launch` replays there."""
 
