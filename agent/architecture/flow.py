@@ -11,9 +11,10 @@ import networkx as nx
 
 from sparseditto.agent.architecture.architecture import Architecture
 from sparseditto.agent.architecture.quantity import Quantity
-from sparseditto.agent.architecture.vocabulary import MEMORIES, NODES, Relation
+from sparseditto.agent.architecture.vocabulary import MEMORIES, Relation
 from sparseditto.dialects.errors import InputError, Unsupported, did_you_mean
 
+_COPY = 1.5  # what an asynchronous copy counts among edges that count 1
 _RATES = ("measured_rate", "rate", "rate_per_clock")  # the first of them that is known counts
 
 # What each kind of demand loads: where its rate stands, and what one unit of the demand is of the rate's.
@@ -69,7 +70,7 @@ class Load:
 
 
 def path(architecture: Architecture, source: str, target: str) -> Path:
-    """The data path from one memory to another with the fewest edges; asynchronous copies only where nothing else leads there.
+    """The data path from one memory to another with the fewest edges; of two as long, the one without an asynchronous copy.
 
     What is slowest bounds the rate of a stream of bytes: rate = min over the path's edges.  Raises `InputError` on a node that
     is no memory and where no path is.
@@ -79,10 +80,10 @@ def path(architecture: Architecture, source: str, target: str) -> Path:
             raise InputError(f"'{node}' is no memory{did_you_mean(node, MEMORIES)} (there are {', '.join(sorted(MEMORIES))})")
     graph = architecture.graph
 
-    def weight(a: str, b: str, attributes: Mapping[str, object]) -> int | None:
+    def weight(a: str, b: str, attributes: Mapping[str, object]) -> float | None:
         if attributes["relation"] != Relation.DATA.value or not {a, b} <= MEMORIES:
             return None
-        return len(NODES) if (a, b) == ("l2", "shared") else 1
+        return _COPY if (a, b) == ("l2", "shared") else 1.0
 
     try:
         nodes = nx.shortest_path(graph, source, target, weight=weight)

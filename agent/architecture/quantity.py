@@ -98,7 +98,7 @@ class Quantity:
         return _without_defaults(data, {"value", "unit", "kind", "source"})
 
     def __str__(self) -> str:
-        return text(self.value) if self.value is None else f"{text(self.value)} {self.unit}".rstrip()
+        return f"{text(self.value)} {self.unit}".rstrip() if self.value not in (None, ()) else text(self.value)
 
 
 def text(value: Value) -> str:

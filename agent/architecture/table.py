@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from sparseditto.agent.architecture.quantity import Alternate, Quantity, Value
-from sparseditto.agent.architecture.vocabulary import FIELDS, Place
+from sparseditto.agent.architecture.vocabulary import FIELDS, REQUIRED, Place
 from sparseditto.dialects.errors import InputError, did_you_mean
 
 SCHEMA = 1
@@ -63,6 +63,12 @@ def _entry(name: str, data: Any, where: str) -> Entry:
         unknown = min(extra)
         raise InputError(f"has a field '{unknown}'{did_you_mean(unknown, FIELDS)}", where=place)
     facts = {field: _fact(cell, FIELDS[field], f"{place}: {field}") for field, cell in data["facts"].items()}
+    for field, fact in facts.items():
+        expected = bool if field.startswith("has_") else str
+        if not FIELDS[field].unit and not all(type(part) is expected for part in _parts(fact.value)):
+            raise InputError(f"{fact.value!r} is no {expected.__name__}", where=f"{place}: {field}")
+        if field in REQUIRED and fact.value is None:
+            raise InputError("must be known", where=f"{place}: {field}")
     return Entry(name, tuple(aliases), facts)
 
 
@@ -78,15 +84,18 @@ def _fact(data: Any, place: Place, where: str) -> Quantity:
         raise InputError("the source of a derived value is 'derived: ' and its formula", where=where)
     if fact.value is not None and any(a.measured_on for a in fact.alternates):
         raise InputError("a figure of another GPU stands beside a value of its own", where=where)
-    if place.unit and not _numeric(fact.value):
+    if place.unit and not all(map(_is_number, _parts(fact.value))):
         raise InputError(f"{fact.value!r} is no number of {place.unit}", where=where)
     return scaled(fact, place.scale)
 
 
-def _numeric(value: Value) -> bool:
-    """Whether a value is made of numbers that are not negative, or is not known."""
-    values = value if isinstance(value, tuple) else (value,)
-    return all(v is None or (isinstance(v, (int, float)) and not isinstance(v, bool) and v >= 0) for v in values)
+def _parts(value: Value) -> tuple[bool | int | float | str, ...]:
+    """What a value is made of; nothing where it is not known."""
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def _is_number(part: bool | int | float | str) -> bool:
+    return isinstance(part, (int, float)) and not isinstance(part, bool) and part >= 0
 
 
 def scaled(fact: Quantity, factor: int) -> Quantity:
@@ -138,4 +147,4 @@ def _suggestion(name: str) -> str:
     near = [entry for entry in known() if key and folded(entry).startswith(key)]
     if near:
         return "; did you mean " + " or ".join(f"'{entry}'" for entry in near) + "?"
-    return did_you_mean(name, [*known(), *(entry.casefold() for entry in known())])
+    return did_you_mean(name.casefold(), [n.casefold() for e in known().values() for n in (e.name, *e.aliases)])

@@ -110,7 +110,7 @@ FIELDS: dict[str, Place] = {
     "variant": _model("gpu", "variant"),
     "boost_clock_mhz": _model("gpu", "clock", "MHz"),
     "lat_clock_mhz": _model("gpu", "latency_clock", "MHz"),
-    "sm_count": _model("gpu->sm", "count"),
+    "sm_count": _model("gpu->sm", "count", "SMs"),
     # A multiprocessor
     "warp_size": Place("sm", "warp_size", "threads"),
     "max_threads_per_block": Place("sm", "max_threads_per_block", "threads"),
@@ -127,7 +127,7 @@ FIELDS: dict[str, Place] = {
     "has_setmaxnreg": Place("sm", "setmaxnreg"),
     "has_tma": Place("sm", "tma"),
     "has_tma_multicast": Place("sm", "tma_multicast"),
-    "warp_schedulers_per_sm": Place("sm->scheduler", "count"),
+    "warp_schedulers_per_sm": Place("sm->scheduler", "count", "schedulers"),
     # Pipes
     "fp32_cores_per_sm": Place("fp32", "rate", "FMA/clk/SM"),
     "fp64_fma_per_sm_clk": Place("fp64", "rate", "FMA/clk/SM"),
@@ -138,7 +138,7 @@ FIELDS: dict[str, Place] = {
     "peak_fp32_tflops": _model("fp32", "peak", "TFLOP/s"),
     "peak_fp64_tflops": _model("fp64", "peak", "TFLOP/s"),
     # Tensor cores
-    "tensor_cores_per_sm": Place("sm->tensor", "count"),
+    "tensor_cores_per_sm": Place("sm->tensor", "count", "tensor cores"),
     "tensor_clock_mhz": _model("tensor", "clock", "MHz"),
     "tensor_flop_per_sm_clk_fp16": _model("tensor", "rate", "FLOP/clk/SM"),
     "peak_fp16_tflops_dense": _model("tensor", "peak_fp16", "TFLOP/s"),
@@ -167,7 +167,7 @@ FIELDS: dict[str, Place] = {
     "smem_reserved_per_block_bytes": Place("shared", "reserved_per_block", "B"),
     "smem_allocation_unit_bytes": Place("shared", "allocation_unit", "B"),
     "smem_carveouts_kib": Place("shared", "carveouts", "B", scale=_KIB),
-    "smem_banks": Place("shared", "banks"),
+    "smem_banks": Place("shared", "banks", "banks"),
     "smem_bank_bytes": Place("shared", "bank_width", "B"),
     "smem_bytes_per_clk_sm": Place("shared->registers", "rate", "B/clk/SM"),
     "lat_shared_cycles": Place("shared", "latency", "cycles"),
@@ -202,7 +202,10 @@ FIELDS: dict[str, Place] = {
     "launch_graph_node_us": _model("launch", "graph_period", "us"),
     "grid_sync_us": _model("launch", "grid_sync", "us"),
 }
-"""The facts that the table holds for every GPU."""
+"""The facts that the table holds for every GPU: `has_…` are yes or no, what has a unit is a number, all else is text."""
+
+REQUIRED = ("compute_capability", "sm_count", "boost_clock_mhz")
+"""Facts that are known of every GPU."""
 
 MEASURABLE: dict[str, str] = {
     "atomics.same_address_rate": "op/s",

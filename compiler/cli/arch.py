@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = {
     "target": "gpu.target",
-    "SMs": "gpu->sm.count",
+    "multiprocessors": "gpu->sm.count",
     "clock": "gpu.clock",
     "memory": "dram.capacity",
     "DRAM": "dram->l2.rate",
