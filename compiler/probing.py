@@ -183,7 +183,7 @@ def _rows_of(rows: int, entries: int, columns: int) -> sp.csr_array:
 
 
 def _csr(lengths: Any, columns: Any, width: int) -> sp.csr_array:
-    values = np.random.default_rng(0).random(len(columns), dtype=np.float32)
+    values = np.random.default_rng(0).uniform(-1, 1, len(columns)).astype(np.float32)  # of both signs: long sums stay accurate
     positions = np.concatenate([[0], np.cumsum(lengths)])
     matrix = sp.csr_array((values, columns.astype(np.int32), positions), (len(lengths), width))
     matrix.sum_duplicates()

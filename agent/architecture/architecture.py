@@ -51,8 +51,6 @@ class Architecture:
         for source, target, relation in graph.edges.data("relation"):
             if relation == Relation.DATA.value and {source, target} <= MEMORIES:
                 graph.edges[source, target].setdefault("rate", Quantity.unknown("GB/s"))
-        for unit in ("atomics", "shared_atomics", *(node for node, (sort, _) in NODES.items() if sort == "pipe")):
-            graph.nodes[unit].setdefault("rate", Quantity.unknown("op/clk/SM"))
         return Architecture(name, nx.freeze(graph))
 
     @cached_property
