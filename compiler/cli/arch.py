@@ -205,7 +205,7 @@ def _described(name: str, quantity: Quantity, sources: bool) -> list[str]:
     line = f"  {name.replace('_', ' ')}: {_short(quantity)}"
     if not sources:
         return [line if quantity.kind in ("vendor", "device", "none") else f"{line} ({quantity.kind})"]
-    lines = [f"{line} ({quantity.kind}: {quantity.source})"]
+    lines = [f"{line} ({quantity.kind}: {quantity.source.removeprefix('derived: ')})"]
     if quantity.note:
         lines.append(f"    {quantity.note}")
     for other in quantity.alternates:
