@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparseditto.agent.features import Features, analyse
-from sparseditto.compiler.inspect_formats import BLOCKS, FormatSize, PatternSizes, format_sizes
+from sparseditto.agent.features.formats import FormatSize, PatternSizes, format_sizes
 from sparseditto.compiler.matrix import MAX_FILL, Matrix
 from sparseditto.compiler.matrix_tensor import Tensor
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
+BLOCKS = (2, 3, 4, 8, 16)  # rows and columns of the blocks that are counted
 THREADS = 4  # each holds some arrays as long as the matrix has entries
 
 
@@ -130,17 +131,17 @@ def inspect_matrix(matrix: Matrix, value_bytes: int = 4) -> Inspection:
             features.entries,
             features.max_row,
             int(np.count_nonzero(lengths)),
-            {size: count.result() for size, count in blocks.items()},
+            {(size, size): count.result() for size, count in blocks.items()},
             round(features.padding * features.entries),
             round(features.padding_sorted * features.entries),
             offsets.occupied,
         )
         return Inspection(
             features,
-            _density(features.entries, csr.shape),
+            features.density,
             symmetry.result() if symmetry else None,
-            offsets.below,
-            offsets.above,
+            features.lower_bandwidth,
+            features.upper_bandwidth,
             offsets.occupied,
             offsets.main,
             int(columns.max(initial=0)),
@@ -218,17 +219,16 @@ def row_histogram(lengths: Array) -> tuple[Bin, ...]:
 
 
 class _Offsets:
-    """Bandwidths and diagonals, from column minus row of each entry."""
+    """Diagonals, from column minus row of each entry."""
 
     def __init__(self, csr: csr_array) -> None:
-        self.below = self.above = self.occupied = self.main = 0
+        self.occupied = self.main = 0
         if not csr.nnz:
             return
         rows, columns = csr.shape
         wide = np.int32 if rows + columns < 2**31 else np.int64
         offset = csr.indices.astype(wide)
         offset -= np.repeat(np.arange(rows, dtype=wide), np.diff(csr.indptr))
-        self.below, self.above = max(-int(offset.min()), 0), max(int(offset.max()), 0)
         self.main = int(np.count_nonzero(offset == 0))
         if rows + columns > MAX_FILL * (csr.nnz + 2**14):
             offset.sort()

@@ -23,8 +23,14 @@ _INT32 = np.iinfo(np.int32).max
 
 def window_order(lengths: NDArray[np.integer], window: int) -> NDArray[np.int64]:
     """The rows by falling length, in their order where that is equal, within windows of `window` rows."""
-    rows = np.arange(lengths.size)
-    return np.lexsort((-lengths, rows // window)) if window > 1 else rows
+    if window <= 1 or not lengths.size:
+        return np.arange(lengths.size)
+    longest = int(lengths.max())
+    missing = np.full(-(-lengths.size // window) * window, longest, np.min_scalar_type(longest))  # few bits: a radix sort
+    np.subtract(longest, lengths, out=missing[: lengths.size], casting="unsafe")
+    order: NDArray[np.int64] = missing.reshape(-1, window).argsort(axis=1, kind="stable")
+    order += np.arange(0, missing.size, window)[:, np.newaxis]
+    return order.ravel()[: lengths.size]
 
 
 def row_diagonals(positions: Array, coordinates: Array, values: Array, factor: int) -> Arrays:

@@ -24,10 +24,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.io import mmwrite
 
+from sparseditto.agent.features.formats import FormatSize, PatternSizes, format_sizes
 from sparseditto.compiler.cli import main as sparseditto_main
 from sparseditto.compiler.cli.common import run_and_report
-from sparseditto.compiler.inspect_formats import BLOCKS, FormatSize, PatternSizes, format_sizes
-from sparseditto.compiler.inspect_pattern import Bin, Inspection, count_blocks, inspect_matrix, inspect_tensor, row_histogram
+from sparseditto.compiler.inspect_pattern import (
+    BLOCKS,
+    Bin,
+    Inspection,
+    count_blocks,
+    inspect_matrix,
+    inspect_tensor,
+    row_histogram,
+)
 from sparseditto.compiler.inspect_plots import histogram_text, raster, spy_counts, spy_text, write_png
 from sparseditto.compiler.matrix import Matrix
 from sparseditto.compiler.matrix_io import from_scipy
@@ -184,7 +192,7 @@ def test_ell_sell_and_dia() -> None:
 def test_more_entries_than_32_bits_count() -> None:
     """From the sizes alone."""
     entries = 2**33
-    pattern = PatternSizes(2**20, 2**16, entries, 2**13, 2**20, {4: 2**31}, entries, entries, 2**17)
+    pattern = PatternSizes(2**20, 2**16, entries, 2**13, 2**20, {(4, 4): 2**31}, entries, entries, 2**17)
     sizes = {size.name: size for size in format_sizes(pattern, 4)}
     assert sizes["CSR"] == FormatSize("CSR", 8 * (2**20 + 1) + 8 * entries, entries, 64, 32)
     assert sizes["CSR 16"] == FormatSize("CSR 16", 8 * (2**20 + 1) + 6 * entries, entries, 64, 16)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sparseditto.compiler.matrix import INT32_MAX
-
-BLOCKS = (2, 3, 4, 8, 16)
 SLICE = 32  # rows of a slice of SELL-32
 
 
@@ -16,8 +13,8 @@ class PatternSizes:
     """What the sizes of formats follow from.
 
     `max_row` is the length of the longest row, `filled_rows` the number of rows that have entries, `blocks` the number of
-    square blocks that have entries by their size, `sliced` and `sliced_sorted` the number of places of SELL-32 (rows as they
-    are, or sorted by length in windows), `diagonals` the number of diagonals that have entries.
+    blocks that have entries by their rows and columns, `sliced` and `sliced_sorted` the number of places of SELL-32 (rows as
+    they are, or sorted by length in windows), `diagonals` the number of diagonals that have entries.
     """
 
     rows: int
@@ -25,7 +22,7 @@ class PatternSizes:
     entries: int
     max_row: int = 0
     filled_rows: int = 0
-    blocks: dict[int, int] = field(default_factory=dict)
+    blocks: dict[tuple[int, int], int] = field(default_factory=dict)
     sliced: int = 0
     sliced_sorted: int = 0
     diagonals: int = 0
@@ -70,7 +67,7 @@ def format_sizes(p: PatternSizes, value_bytes: int) -> list[FormatSize]:
         ),
         FormatSize("COO", _bytes(at, 2) + _bytes(max(row, column), 2 * p.entries) + stored, p.entries, at, max(row, column)),
     ]
-    found += [_blocked(p, size, count, value_bytes) for size, count in p.blocks.items()]
+    found += [_blocked(p, *block, count, value_bytes) for block, count in p.blocks.items()]
     places = p.rows * p.max_row
     found.append(FormatSize("ELL", places * value_bytes + _bytes(column, places), places, 0, column))
     found += [_sliced(p, "SELL-32", p.sliced, value_bytes, 0), _sliced(p, "SELL-32 sorted", p.sliced_sorted, value_bytes, row)]
@@ -81,7 +78,7 @@ def format_sizes(p: PatternSizes, value_bytes: int) -> list[FormatSize]:
 
 def _width(largest: int) -> int:
     """Bits of an index that goes up to `largest`, 32 at least."""
-    return 32 if largest <= INT32_MAX else 64
+    return 32 if largest < 1 << 31 else 64
 
 
 def _bytes(width: int, count: int) -> int:
@@ -94,11 +91,11 @@ def _narrow(name: str, extent: int, size: int, places: int, positions: int) -> F
     return FormatSize(name, size, places, positions, 16)
 
 
-def _blocked(p: PatternSizes, size: int, count: int, value_bytes: int) -> FormatSize:
-    at, column = _width(count), _width(-(-p.columns // size) - 1)
-    places = count * size * size
-    total = _bytes(at, -(-p.rows // size) + 1) + _bytes(column, count) + places * value_bytes
-    return FormatSize(f"BSR {size}x{size}", total, places, at, column)
+def _blocked(p: PatternSizes, height: int, width: int, count: int, value_bytes: int) -> FormatSize:
+    at, column = _width(count), _width(-(-p.columns // width) - 1)
+    places = count * height * width
+    total = _bytes(at, -(-p.rows // height) + 1) + _bytes(column, count) + places * value_bytes
+    return FormatSize(f"BSR {height}x{width}", total, places, at, column)
 
 
 def _sliced(p: PatternSizes, name: str, places: int, value_bytes: int, order_width: int) -> FormatSize:

@@ -1,0 +1,229 @@
+"""Exact walks over a matrix in pieces that stay in the cache, on several threads.
+
+What decides whether a layout is legal must be exact: the lengths of rows, the columns that rows and slices span, the largest
+gap, the occupied diagonals.  All of it follows from the positions, from the first and the last entry of each row, or from one
+pass over the coordinates.  A piece at a time is an order of magnitude faster than arrays as long as the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseditto.agent.features.distribution import Distribution
+from sparseditto.agent.features.formats import SLICE
+from sparseditto.dialects.layouts import window_order
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+WINDOW = 1024  # rows that are sorted by length
+ROWS = 1 << 15  # of a piece; a multiple of WINDOW
+ENTRIES = 1 << 15  # of a piece
+SHORT = 1 << 16  # entries: longer rows are so few that they are listed
+PROBED = 4096  # rows whose diagonals are counted first
+MOST_DIAGONALS = 8.0  # places an entry from which diagonals are not counted further
+PARTS = 8  # of a walk, more than threads, so that none waits long for another
+
+Array = NDArray[Any]
+T = TypeVar("T")
+
+
+class Most(NamedTuple):
+    """What is the largest of any piece."""
+
+    row_span: int = 0
+    span: int = 0
+    span_sorted: int = 0
+    below: int = 0
+    above: int = 0
+
+
+class Total(NamedTuple):
+    """What adds up over the pieces."""
+
+    places: int = 0
+    places_sorted: int = 0
+    spans: int = 0
+    envelope: int = 0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the walk over the rows finds."""
+
+    lengths: Distribution
+    most: Most
+    total: Total
+
+
+def pieces(size: int, step: int) -> Iterator[tuple[int, int]]:
+    """(first, one behind the last) of pieces of `step`, the last of what is left."""
+    return ((start, min(start + step, size)) for start in range(0, size, step))
+
+
+def in_parts(pool: Executor, size: int, step: int, work: Callable[[int, int], T]) -> list[T]:
+    """`work(start, stop)` of about `PARTS` parts, each of whole pieces of `step`, in their order."""
+    part = step * max(1, -(-size // (step * PARTS)))
+    return list(pool.map(lambda ends: work(*ends), pieces(size, part)))
+
+
+# --- Rows ---------------------------------------------------------------------------------------------
+
+
+def walk_rows(csr: sp.csr_array, pool: Executor) -> Rows:
+    """Lengths, slices, spans and bandwidths; exact, in time linear in the rows."""
+    walks = in_parts(pool, csr.shape[0], ROWS, lambda start, stop: _RowWalk(csr, start, stop))
+    return Rows(
+        _lengths(walks),
+        Most(*map(max, zip(Most(), *(walk.most for walk in walks), strict=True))),
+        Total(*map(sum, zip(Total(), *(walk.total for walk in walks), strict=True))),
+    )
+
+
+class _RowWalk:
+    """The rows from `start` to `stop`."""
+
+    def __init__(self, csr: sp.csr_array, start: int, stop: int) -> None:
+        self._csr = csr
+        self._wide = np.dtype(np.int32 if max(csr.shape) < 1 << 31 else np.int64)
+        self.short = np.zeros(SHORT, np.int64)  # rows by their length
+        self.long: list[Array] = []
+        self.most, self.total = Most(), Total()
+        for first, behind in pieces(stop - start, ROWS):
+            self._piece(start + first, start + behind)
+
+    def _piece(self, start: int, stop: int) -> None:
+        lengths = np.diff(self._csr.indptr[start : stop + 1])
+        longest, shortest = int(lengths.max()), int(lengths.min())
+        self._count(lengths, longest)
+        order = window_order(lengths, WINDOW) if shortest < longest else None
+        places = places_sorted = _places(lengths)
+        if order is not None:
+            places_sorted = SLICE * int(lengths.take(order[::SLICE]).sum(dtype=np.int64))
+        most, spans, envelope = self._ends(start, lengths, order) if longest else (Most(), 0, 0)
+        self.most = Most(*map(max, self.most, most))
+        total = Total(places, places_sorted, spans, envelope)
+        self.total = Total(*map(sum, zip(self.total, total, strict=True)))
+
+    def _count(self, lengths: Array, longest: int) -> None:
+        if longest >= SHORT:
+            self.long.append(lengths[lengths >= SHORT])
+            lengths = lengths[lengths < SHORT]
+        counts = np.bincount(lengths)
+        self.short[: counts.size] += counts
+
+    def _ends(self, start: int, lengths: Array, order: Array | None) -> tuple[Most, int, int]:
+        """From the first and the last column of each row, which are in order.
+
+        A row without entries begins behind all rows and columns, and ends before them: then it counts nowhere.
+        """
+        csr, stop, behind = self._csr, start + lengths.size, max(self._csr.shape)
+        positions = csr.indptr[start : stop + 1]
+        first = csr.indices.take(positions[:-1], mode="clip").astype(self._wide, copy=False)
+        last = csr.indices.take(positions[1:] - 1, mode="clip").astype(self._wide, copy=False)
+        some = lengths > 0
+        filled = int(np.count_nonzero(some))
+        if filled < lengths.size:
+            first, last = np.where(some, first, self._wide.type(behind)), np.where(some, last, self._wide.type(-1))
+        row = np.arange(start, stop, dtype=self._wide)
+        spans, below = last - first, row - first
+        span = _slice_span(first, last)
+        span_sorted = span if order is None else _slice_span(first.take(order), last.take(order))
+        most = Most(int(spans.max()) + 1, span, span_sorted, int(below.max()), int((last - row).max()))
+        empty = lengths.size - filled
+        return (
+            most,
+            int(spans.sum(dtype=np.int64)) + filled + empty * (1 + behind),
+            int(np.maximum(below, 0).sum(dtype=np.int64)),
+        )
+
+
+def _lengths(walks: list[_RowWalk]) -> Distribution:
+    short = sum((walk.short for walk in walks), np.zeros(SHORT, np.int64))
+    some = np.flatnonzero(short)
+    long, counts = np.unique(
+        np.concatenate([some[:0], *(lengths for walk in walks for lengths in walk.long)]), return_counts=True
+    )
+    return Distribution(np.append(some, long), np.append(short[some], counts))
+
+
+def _places(lengths: Array) -> int:
+    """Of slices that are each as wide as their longest row."""
+    return SLICE * int(np.maximum.reduceat(lengths, np.arange(0, lengths.size, SLICE)).sum(dtype=np.int64))
+
+
+def _slice_span(first: Array, last: Array) -> int:
+    """The most columns from the first to the last of a slice."""
+    starts = np.arange(0, first.size, SLICE)
+    return int((np.maximum.reduceat(last, starts) - np.minimum.reduceat(first, starts)).max()) + 1
+
+
+# --- Entries ------------------------------------------------------------------------------------------
+
+
+def largest_gap(csr: sp.csr_array, pool: Executor) -> int:
+    """The largest difference of two neighbouring columns of a row; 0 where no row has two."""
+    return max(in_parts(pool, int(csr.nnz), ENTRIES, lambda start, stop: _largest_gap(csr, start, stop)), default=0)
+
+
+def _largest_gap(csr: sp.csr_array, start: int, stop: int) -> int:
+    """Of the entries from `start` to `stop` and what is before each of them."""
+    most = 0
+    for first, behind in pieces(stop - start, ENTRIES):
+        before = max(start + first - 1, 0)
+        gaps = np.diff(csr.indices[before : start + behind])
+        if gaps.max(initial=0) > most:  # perhaps from one row to the next
+            ends = np.searchsorted(csr.indptr, np.array((before + 1, start + behind), csr.indptr.dtype))
+            gaps[csr.indptr[slice(*ends)] - (before + 1)] = 0
+            most = max(most, int(gaps.max()))
+    return most
+
+
+def all_equal(values: Array) -> bool:
+    """Whether there are values, and no two differ (a NaN equals the same NaN); most matrices show it at once that some do."""
+    if not values.size:
+        return False
+    bits = np.ascontiguousarray(values).view(f"uint{8 * values.itemsize}") if values.itemsize <= 8 else values
+    return all(bool((bits[start:stop] == bits[0]).all()) for start, stop in pieces(bits.size, ENTRIES))
+
+
+# --- Diagonals ----------------------------------------------------------------------------------------
+
+
+def occupied_diagonals(csr: sp.csr_array, pool: Executor) -> int:
+    """The diagonals that hold entries: of some rows, and of all where those leave diagonals worth a try."""
+    rows = int(csr.shape[0])
+    if rows > PROBED:
+        picked = np.linspace(0, rows - 1, PROBED).astype(np.int64)
+        some = csr[picked]
+        found = different(some.indices.astype(np.int64) - np.repeat(picked, np.diff(some.indptr)))
+        if found * rows > MOST_DIAGONALS * csr.nnz:
+            return found
+    if sum(csr.shape) > max(64 * csr.nnz, 1 << 24):  # far fewer entries than diagonals
+        return different(csr.indices.astype(np.int64) - np.repeat(np.arange(rows), np.diff(csr.indptr)))
+    seen = np.zeros(max(sum(csr.shape) - 1, 0), bool)
+    in_parts(pool, rows, ROWS, lambda start, stop: _see_diagonals(csr, seen, start, stop))
+    return int(np.count_nonzero(seen))
+
+
+def _see_diagonals(csr: sp.csr_array, seen: NDArray[np.bool_], start: int, stop: int) -> None:
+    """Set `seen[column - row + rows - 1]` for the entries of these rows."""
+    step = max(1, ENTRIES * (stop - start) // max(int(csr.indptr[stop] - csr.indptr[start]), 1))
+    wide = np.int32 if sum(csr.shape) < 1 << 31 else np.int64
+    for first, behind in pieces(stop - start, step):
+        positions = csr.indptr[start + first : start + behind + 1]
+        row = np.arange(start + first, start + behind, dtype=wide) - (csr.shape[0] - 1)
+        columns = csr.indices[positions[0] : positions[-1]]
+        seen[columns - np.repeat(row, np.diff(positions))] = True
+
+
+def different(numbers: Array) -> int:
+    """How many different numbers there are (`np.unique` takes ten times as long)."""
+    ordered = np.sort(numbers)
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(ordered.size)
