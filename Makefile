@@ -28,7 +28,7 @@ test-full: test ## the same with the slow tests
 
 check: test ## the same as test
 
-lint: build ## ruff: format and rules; and whether docs/passes.md is up to date
+lint: build ## ruff: format and rules; and whether docs/passes.md and docs/features.md are up to date
 	@echo "== ruff"
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -50,7 +50,7 @@ pytest: build ## the Python tests
 
 build: $(VENV)/.installed ## make .venv, build the native library, install the project into it (editable)
 
-docs: build ## write docs/passes.md from the declarations of the passes
+docs: build ## write docs/passes.md and docs/features.md from what is declared
 	@$(BIN)/python docs/generate.py
 
 format: build ## format the code and mend what ruff can mend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparseditto.agent.features.definition import Definition, definitions_of
+from sparseditto.agent.features.definition import Definition, Kind, definitions_of
 from sparseditto.agent.features.hardware import Fit, Hardware, fit
 from sparseditto.agent.features.operation import Operation, Product
 from sparseditto.agent.features.pattern import Features
@@ -14,8 +14,9 @@ DECLARED = (Features, Storage, Operation, Product, Fit)
 
 
 def definitions() -> tuple[Definition, ...]:
-    """Every feature that there is, each name once."""
-    return tuple(d for cls in DECLARED for d in definitions_of(cls))
+    """Every feature that there is, each name once, by kind."""
+    declared = (d for cls in DECLARED for d in definitions_of(cls))
+    return tuple(sorted(declared, key=lambda d: list(Kind).index(d.kind)))
 
 
 def describe(

@@ -23,10 +23,11 @@ SLICED = "Kreutzer et al., A unified sparse matrix data format (SELL-C-sigma), S
 class Features:
     """What the planner reads of a matrix.
 
-    Every field says what it is (`definitions`); one that is no estimate is exact for every matrix, with one exception: where
-    the diagonals of 4096 rows, spread evenly, make more than 8 places an entry, those of the other rows are not looked at,
-    and `diagonals` and `diagonal_padding` are lower bounds.  Estimates are exact where `sampled` is 1, up to half a
-    million entries; `samples` says how they are made and what their errors are.
+    Every field says what it is (`definitions`), and is exact for every matrix unless it is an estimate or one of three lower
+    bounds: where the diagonals of 4096 rows, spread evenly, make more than 8 places an entry, `diagonals` and
+    `diagonal_padding` say so and others are not looked for; `span_sorted` says no more than that it is above 65,536 columns.
+    Estimates are exact where `sampled` is 1, up to half a million entries; `samples` says how they are made and what their
+    errors are.
     """
 
     rows: int = _pattern("rows of the matrix", unit="rows")
@@ -47,7 +48,9 @@ class Features:
         "the same with rows sorted by falling length within windows of 1024", unit="places an entry", source=SLICED, default=1.0
     )
     span: int = _stored("the most columns from the first to the last of a slice of 32 rows", unit="columns", default=0)
-    span_sorted: int = _stored("the same with rows sorted as in padding_sorted", unit="columns", default=0)
+    span_sorted: int = _stored(
+        "the same with rows sorted as in padding_sorted; a lower bound above 65,536", unit="columns", default=0
+    )
     fill_2: float = _stored(
         "entries / places of the 2 x 2 blocks that hold any", unit="share of places", estimated=True, default=0.0
     )
@@ -64,7 +67,11 @@ class Features:
         default=0.0,
     )
     ell_padding: float = _stored("rows * max_row / entries; 1 without entries", unit="places an entry", default=1.0)
-    diagonals: int = _pattern("diagonals that hold entries (perhaps a lower bound: see above)", unit="diagonals", default=0)
+    diagonals: int = _pattern(
+        "diagonals that hold entries; a lower bound where 4096 rows show more than 8 places an entry",
+        unit="diagonals",
+        default=0,
+    )
     diagonal_padding: float = _stored("rows * diagonals / entries; 1 without entries", unit="places an entry", default=1.0)
     row_span: int = _stored(
         "the most columns from the first to the last of one row, which offsets from the first must reach",

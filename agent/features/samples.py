@@ -5,7 +5,7 @@ same numbers.  What one sample says is given beside it; all errors are one stand
 
 - **Windows** (`row_windows`): blocks of 24 neighbouring rows, spread evenly, of about half a million entries in all.  What
   neighbours have in common needs whole rows; windows are alike inside, so an error is that of their number, about
-  sqrt(p (1 - p) / windows): 0.004 for 20,000 windows of short rows, 0.02 for 500 of long ones.
+  sqrt(p (1 - p) / windows): 0.004 for 20,000 windows of one entry a row, 0.02 for 500 of rows of forty.
 - **Entries** (`spread_entries`): one of every n, at a place in its stretch that the golden ratio picks, since a fixed place
   would meet the same column of every row where rows are alike.  32,768 of them tell a share to 0.003.
 - **Columns** (`column_uses`): those whose multiplicative hash (Knuth, The Art of Computer Programming 3, 6.4) is small, with
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseditto.agent.features.distribution import Distribution
-from sparseditto.agent.features.walks import ENTRIES, different, in_parts, pieces
+from sparseditto.agent.features.walks import ENTRIES, different, in_parts, pieces, places_of
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -81,7 +81,7 @@ def row_windows(csr: sp.csr_array) -> Windows:
     for number in np.flatnonzero(csr.indptr[stops] - csr.indptr[starts] > most):
         mine = range(starts[number], stops[number])
         lengths[number * WINDOW_ROWS :][: len(mine)] = [_before(csr, row, width) for row in mine]
-    place = np.arange(lengths.sum()) + np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
+    place = places_of(first, lengths)
     return Windows(picked, lengths, csr.indices[place], place.size / entries)
 
 

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 WINDOW = 1024  # rows that are sorted by length
 ROWS = 1 << 15  # of a piece; a multiple of WINDOW
 ENTRIES = 1 << 15  # of a piece
+FAR = 1 << 16  # columns: no offset of 16 bits reaches farther, and by how much is not asked
 SHORT = 1 << 16  # entries: longer rows are so few that they are listed
 PROBED = 4096  # rows whose diagonals are counted first
+PROBED_ENTRIES = 256  # of each of them
 MOST_DIAGONALS = 8.0  # places an entry from which diagonals are not counted further
 PARTS = 8  # of a walk, more than threads, so that none waits long for another
 
@@ -129,12 +131,15 @@ class _RowWalk:
         last = csr.indices.take(positions[1:] - 1, mode="clip").astype(self._wide, copy=False)
         some = lengths > 0
         filled = int(np.count_nonzero(some))
-        if filled < lengths.size:
-            first, last = np.where(some, first, self._wide.type(behind)), np.where(some, last, self._wide.type(-1))
+        if filled < lengths.size:  # what `np.where` does, which is slow where rows with and without entries alternate
+            first = np.maximum(first, np.multiply(~some, behind, dtype=self._wide))
+            last = np.minimum(last, np.multiply(some, np.iinfo(self._wide).max, dtype=self._wide) - 1)
         row = np.arange(start, stop, dtype=self._wide)
         spans, below = last - first, row - first
         span = _slice_span(first, last)
-        span_sorted = span if order is None else _slice_span(first.take(order), last.take(order))
+        span_sorted = span if order is None else 0
+        if order is not None and self.most.span_sorted <= FAR:
+            span_sorted = _slice_span(first.take(order), last.take(order))
         most = Most(int(spans.max()) + 1, span, span_sorted, int(below.max()), int((last - row).max()))
         empty = lengths.size - filled
         return (
@@ -200,9 +205,7 @@ def occupied_diagonals(csr: sp.csr_array, pool: Executor) -> int:
     """The diagonals that hold entries: of some rows, and of all where those leave diagonals worth a try."""
     rows = int(csr.shape[0])
     if rows > PROBED:
-        picked = np.linspace(0, rows - 1, PROBED).astype(np.int64)
-        some = csr[picked]
-        found = different(some.indices.astype(np.int64) - np.repeat(picked, np.diff(some.indptr)))
+        found = _probed_diagonals(csr, np.linspace(0, rows - 1, PROBED).astype(np.int64))
         if found * rows > MOST_DIAGONALS * csr.nnz:
             return found
     if sum(csr.shape) > max(64 * csr.nnz, 1 << 24):  # far fewer entries than diagonals
@@ -210,6 +213,20 @@ def occupied_diagonals(csr: sp.csr_array, pool: Executor) -> int:
     seen = np.zeros(max(sum(csr.shape) - 1, 0), bool)
     in_parts(pool, rows, ROWS, lambda start, stop: _see_diagonals(csr, seen, start, stop))
     return int(np.count_nonzero(seen))
+
+
+def _probed_diagonals(csr: sp.csr_array, picked: Array) -> int:
+    """The diagonals on which these rows have their first entries; a row of more entries has a diagonal for each."""
+    first = csr.indptr[picked].astype(np.int64)
+    whole = csr.indptr[picked + 1] - first
+    lengths = np.minimum(whole, PROBED_ENTRIES)
+    columns = csr.indices[places_of(first, lengths)].astype(np.int64)
+    return max(different(columns - np.repeat(picked, lengths)), int(whole.max()))
+
+
+def places_of(first: Array, lengths: Array) -> Array:
+    """`first`, `first` + 1, … of each row, so many as it has entries."""
+    return np.arange(lengths.sum()) + np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
 
 
 def _see_diagonals(csr: sp.csr_array, seen: NDArray[np.bool_], start: int, stop: int) -> None:

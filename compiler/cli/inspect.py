@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sparseditto.compiler.inspect_pattern import Inspection, TensorInspection, Values
     from sparseditto.compiler.matrix import Matrix
 
-_VALUE_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+VALUE_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
 
 def add_parser(commands: Any) -> None:
@@ -27,7 +27,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("file", help="the matrix (.mtx, .tns, .npz, .npy), with ,shape=70x50 or ,mode=1 where it needs that")
     parser.add_argument(
-        "--dtype", choices=_VALUE_BYTES, default="f32", help="type of the values in a format (default %(default)s)"
+        "--dtype", choices=VALUE_BYTES, default="f32", help="type of the values in a format (default %(default)s)"
     )
     parser.add_argument("--png", metavar="DIR", type=Path, help="write the plots there as PNG (needs matplotlib)")
     add_json_argument(parser)
@@ -41,7 +41,7 @@ def command(args: argparse.Namespace) -> int:
 
     source = Source.parse(args.file)
     loaded = load(source.path, source.options)
-    value_bytes = _VALUE_BYTES[args.dtype]
+    value_bytes = VALUE_BYTES[args.dtype]
     print_notes(loaded.notes)
     if isinstance(loaded, Tensor):
         if args.png is not None:
