@@ -29,16 +29,17 @@ MOST_SECONDS = 0.3
 
 
 def _of_lengths(lengths: NDArray[np.int64], columns: int, skew: float = 1.0) -> Any:
-    """Rows of these lengths, each with its columns drawn one from each of as many equal parts, near 0 where `skew` is large."""
+    """Rows of these lengths, each with a column of each of as many parts, the first ones small where `skew` is above 1."""
     positions = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths, out=positions[1:])
-    place = np.arange(positions[-1], dtype=np.float64) - np.repeat(positions[:-1], lengths)
-    place += np.random.default_rng(0).random(place.size, dtype=np.float32)
-    place /= np.repeat(lengths, lengths)
+    number = np.arange(positions[-1]) - np.repeat(positions[:-1], lengths)
+    place = number + np.random.default_rng(0).random(number.size, dtype=np.float32)
+    length = np.repeat(lengths, lengths)
+    place /= length
     if skew != 1:
         place **= skew
-    place *= columns
-    indices = np.minimum(place, columns - 1).astype(np.int32)
+    place *= columns - length
+    indices = (place.astype(np.int64) + number).astype(np.int32)
     values = np.arange(indices.size, dtype=np.float32)
     return sp.csr_array((values, indices, positions.astype(np.int32)), shape=(lengths.size, columns))
 

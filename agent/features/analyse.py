@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sparseditto.agent.features.pattern import Features
-from sparseditto.agent.features.samples import Mirrors, column_uses, fill, locality, mirrors, row_windows
+from sparseditto.agent.features.samples import column_uses, fill, full_diagonal, locality, mirrors, row_windows
 from sparseditto.agent.features.walks import Rows, all_equal, largest_gap, occupied_diagonals, walk_rows
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def analyse(csr: sp.csr_array) -> Features:
         near = pool.submit(locality, windows, int(csr.shape[1]))
         blocks = {name: pool.submit(fill, windows, *block) for name, block in BLOCKS.items()}
         mirrored = pool.submit(mirrors, csr)
+        diagonal = pool.submit(full_diagonal, csr)
         rows = walk_rows(csr, pool)
         diagonals = occupied_diagonals(csr, pool)
         uses = column_uses(csr, pool)
@@ -43,7 +44,8 @@ def analyse(csr: sp.csr_array) -> Features:
             **asdict(near.result()),
             **fills,
             sampled=windows.share,
-            **_of_mirrors(csr, mirrored.result()),
+            **asdict(mirrored.result()),
+            full_diagonal=diagonal.result(),
             max_gap=gap,
             diagonals=diagonals,
             diagonal_padding=_an_entry(csr, csr.shape[0] * diagonals),
@@ -105,15 +107,6 @@ def _of_columns(csr: sp.csr_array, uses: Distribution) -> dict[str, Any]:
         "column_variation": uses.variation,
         "column_gini": uses.gini(),
         "hot_columns": uses.held_by_largest(0.01),
-    }
-
-
-def _of_mirrors(csr: sp.csr_array, found: Mirrors) -> dict[str, Any]:
-    shortest = min(map(int, csr.shape))
-    return {
-        "symmetry": found.stored,
-        "value_symmetry": found.equal,
-        "full_diagonal": min(1.0, found.diagonal * int(csr.nnz) / shortest) if shortest else 0.0,
     }
 
 

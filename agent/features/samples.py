@@ -5,7 +5,8 @@ same numbers.  What one sample says is given beside it; all errors are one stand
 
 - **Windows** (`row_windows`): blocks of 24 neighbouring rows, spread evenly, of about half a million entries in all.  What
   neighbours have in common needs whole rows; windows are alike inside, so an error is that of their number, about
-  sqrt(p (1 - p) / windows): 0.004 for 20,000 windows of one entry a row, 0.02 for 500 of rows of forty.
+  sqrt(p (1 - p) / windows): 0.004 for 20,000 windows of one entry a row, 0.02 for 500 of rows of forty.  Where few
+  rows hold much, a few windows decide: gaps of an R-MAT graph may be off by a factor of two, and shares by 0.05.
 - **Entries** (`spread_entries`): one of every n, at a place in its stretch that the golden ratio picks, since a fixed place
   would meet the same column of every row where rows are alike.  32,768 of them tell a share to 0.003.
 - **Columns** (`column_uses`): those whose multiplicative hash (Knuth, The Art of Computer Programming 3, 6.4) is small, with
@@ -149,31 +150,44 @@ def spread_entries(entries: int, count: int) -> Array:
 
 @dataclass(frozen=True)
 class Mirrors:
-    """Of the entries off the diagonal: the share whose mirror is stored, and is stored with the same value; 1 where there are
-    none, 0 where the matrix is not square.  `diagonal` is the share of entries on the main diagonal.
+    """Of the entries off the diagonal: the share whose mirror is stored (`symmetry`), and with the same value (a NaN equals a
+    NaN); 1 where there are none, 0 where the matrix is not square.
     """
 
-    stored: float
-    equal: float
-    diagonal: float
+    symmetry: float
+    value_symmetry: float
 
 
 def mirrors(csr: sp.csr_array) -> Mirrors:
-    entries = int(csr.nnz)
-    place = spread_entries(entries, SAMPLED if entries <= SAMPLED else MIRRORED)
-    row = np.searchsorted(csr.indptr, place.astype(csr.indptr.dtype), side="right") - 1  # of another type it is copied
-    column = csr.indices[place].astype(np.int64)
-    outside = row != column
-    diagonal = 1 - _mean(outside) if entries else 0.0
     if csr.shape[0] != csr.shape[1]:
-        return Mirrors(0.0, 0.0, diagonal)
+        return Mirrors(0.0, 0.0)
+    row, column, place = _some_entries(csr)
+    outside = row != column
     if not outside.any():
-        return Mirrors(1.0, 1.0, diagonal)
+        return Mirrors(1.0, 1.0)
     there = stored_at(csr, column[outside], row[outside])
     stored = there >= 0
     here, mirror = csr.data[place[outside]][stored], csr.data[there[stored]]
     equal = (here == mirror) | (here != here) & (mirror != mirror)
-    return Mirrors(_mean(stored), int(np.count_nonzero(equal)) / stored.size, diagonal)
+    return Mirrors(_mean(stored), int(np.count_nonzero(equal)) / stored.size)
+
+
+def full_diagonal(csr: sp.csr_array) -> float:
+    """The share of the places on the main diagonal that hold an entry; 0 where there is no place."""
+    places = min(map(int, csr.shape))
+    if csr.nnz > SAMPLED:
+        some = spread_entries(places, MIRRORED)
+        return _mean(stored_at(csr, some, some) >= 0)
+    row, column, _ = _some_entries(csr)
+    return int(np.count_nonzero(row == column)) / places if places else 0.0
+
+
+def _some_entries(csr: sp.csr_array) -> tuple[Array, Array, Array]:
+    """Rows, columns and places of entries that are spread evenly, or of all."""
+    entries = int(csr.nnz)
+    place = spread_entries(entries, SAMPLED if entries <= SAMPLED else MIRRORED)
+    row = np.searchsorted(csr.indptr, place.astype(csr.indptr.dtype), side="right") - 1  # of another type it is copied
+    return row, csr.indices[place].astype(np.int64), place
 
 
 def stored_at(csr: sp.csr_array, row: Array, column: Array) -> Array:

@@ -27,7 +27,7 @@ class Storage:
     row_offset_bits: int = _width("of a column as an offset from the first of its row: holds row_span - 1")
     slice_offset_bits: int = _width("of a column as an offset from the first of 32 rows, with a mark: holds span")
     delta_bits: int = _width("of the difference to the column before it in the row: holds max_gap")
-    csr_bytes: float = _bytes("CSR")
+    csr_bytes: float = _bytes("(4 * (rows + 1) + entries * (4 + value bytes)) / entries: CSR")
     csr_narrow_bytes: float = _bytes("CSR with columns of absolute_bits")
     row_offset_bytes: float = _bytes("CSR with columns of row_offset_bits and a base of 32 bits a row")
     delta_bytes: float = _bytes("CSR with columns of delta_bits and a base of 32 bits a row")
