@@ -15,17 +15,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-import numpy as np
-
 from benchmarks import plain
 from benchmarks.bounds import Rates
 from benchmarks.prepare import Kernel, Prepared, Task, kernel_file
 from sparseditto.agent.features import Features
+from sparseditto.agent.memory.database import Database
+from sparseditto.agent.memory.keys import WARM, TaskKey
+from sparseditto.agent.memory.trial import Measurement, Trial, pooled
 from sparseditto.agent.space import Space
-from sparseditto.agent.tuner import DUPLICATE, HOPELESS, OK, Answer, Budget, Found, Request, search, spread_us
+from sparseditto.agent.tuner import DUPLICATE, HOPELESS, OK, Answer, Budget, Found, Request, search
 from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
-from sparseditto.compiler.records import Records, Trial
-from sparseditto.compiler.tuning import ONE_THREAD, code_digest, package_identity, plugin_files
+from sparseditto.compiler.matrix import Matrix
+from sparseditto.compiler.problem import Problem
+from sparseditto.compiler.task_keys import environment, gpu_of, plugin_files, task_key
+from sparseditto.compiler.tuning import ONE_THREAD, package_identity
 from sparseditto.compiler.workers import Done, Job, Pool, gather
 from sparseditto.dialects.errors import PlanError
 from sparseditto.passes.base import Bottleneck, Form, Pass
@@ -105,18 +108,20 @@ class Compilers:
 
 @dataclass(frozen=True)
 class Subject:
-    """The matrix whose tasks are tuned.  `described` is what records say of it; `folder` is for kernels of other types."""
+    """The matrix (CSR) whose tasks are tuned, and what results say of it; `folder` is for kernels of other types."""
 
     case: str
     dtype: str
     folder: Path
+    matrix: Any
     described: Mapping[str, Any]
 
 
 class Tuner:
     """Finds the best plan of one task after another.
 
-    `about` is what else times depend on, for the records; `rates` those of the GPU (None: the bound is not known);
+    `database` keeps what is measured, on the GPU that `gpu` describes (empty: under emulation), with `caches` "warm" or "cold";
+    `rates` are those of the GPU (None: the bound is not known);
     `known` are plans of earlier results by (case, op, K), the best first; with `csr` all plans read CSR as it is.
     """
 
@@ -125,16 +130,17 @@ class Tuner:
         budget: Budget,
         workers: int,
         chip: str,
-        records: Path | None = None,
-        about: Mapping[str, Any] | None = None,
+        database: Path | None = None,
+        gpu: Mapping[str, Any] | None = None,
+        caches: str = WARM,
         rates: Rates | None = None,
         known: Mapping[tuple[str, str, int], Sequence[str]] | None = None,
         csr: bool = False,
     ) -> None:
-        self.budget, self.chip, self.about, self.rates, self.known = budget, chip, dict(about or {}), rates, known or {}
-        self.csr = csr
+        self.budget, self.chip, self.rates, self.known = budget, chip, rates, known or {}
+        self.gpu, self.caches, self.csr = dict(gpu or {}), caches, csr
+        self.database = Database(database)
         self.compilers = Compilers(workers)
-        self.records = Records(records)
 
     def __enter__(self) -> Tuner:
         return self
@@ -144,7 +150,7 @@ class Tuner:
 
     def close(self) -> None:
         self.compilers.close()
-        self.records.close()
+        self.database.close()
 
     def compile_ahead(self, subject: Subject, tasks: Sequence[Prepared]) -> None:
         """Have the first candidates of all tasks of a matrix compiled, the first task's first."""
@@ -181,6 +187,7 @@ class Search:
         self.task = CompileTask(path.read_text(), path.name, None, sizes, tuner.chip, plugin_files())
         self.notes: list[str] = []
         self.seconds: dict[str, float] = {}
+        self.measurements: dict[str, list[Measurement]] = {}
         self.trials: dict[str, Trial] = {}
         self.identities: dict[str, str] = {}
         self.skip: Collection[str] = ()
@@ -207,7 +214,7 @@ class Search:
         start = time.perf_counter()
         self.bench, self.skip = bench, skip
         space = Space(self.context, plain.passes() if self.tuner.csr else None)
-        seen = self._open_records()
+        seen = self._begin()
         try:
             found = search(
                 self.first,
@@ -230,16 +237,34 @@ class Search:
             return None
         return traffic.times_us(rates)["compulsory"]
 
-    def _open_records(self) -> dict[str, Answer]:
-        task, subject = self.prepared.task, self.subject
-        about = {"case": subject.case, "op": task.op, "K": task.k, "dtype": subject.dtype, "chip": self.tuner.chip}
-        about |= {"default": self.kernel.digest, "code": code_digest(plugin_files())}
-        known = self.tuner.records.open(about | dict(subject.described) | self.tuner.about)
-        for digest, trial in known.items():
+    def _begin(self) -> dict[str, Answer]:
+        """What is kept of this very task, by plan digest."""
+        database, features = self.tuner.database, self.context.features
+        self.number = database.begin(self._key_of_task(), features.to_json() if features else None, self._described())
+        for record in database.records(self.number):
+            try:
+                plan = record.plan.read()
+            except PlanError as e:
+                self.notes.append(f"not used, {e}: {record.plan.text()}")
+                continue
+            trial = self.trials[plan.digest()] = pooled(plan, record.measurements)
+            self.measurements[plan.digest()] = list(record.measurements)
             if trial.identity:
-                self.identities.setdefault(trial.identity, digest)
-        self.trials = known
-        return {d: Answer(t.plan, t.outcome, t.samples_us, t.identity, t.why) for d, t in known.items()}
+                self.identities.setdefault(trial.identity, plan.digest())
+        return {d: Answer(t.plan, t.outcome, t.samples_us, t.identity, t.why) for d, t in self.trials.items()}
+
+    def _key_of_task(self) -> TaskKey:
+        package, csr = self.kernel.package, self.subject.matrix
+        row, column = package.computation.sparse.dims
+        sizes = {int(name[1:]): n for name, n in package.sizes.items()} | {row: csr.shape[0], column: csr.shape[1]}
+        problem = Problem(package.computation, Matrix(csr), {}, sizes)
+        return task_key(problem, self.tuner.chip, gpu_of(self.tuner.gpu), self.tuner.caches)
+
+    def _described(self) -> dict[str, Any]:
+        """What `choices` reads of a task."""
+        task, subject = self.prepared.task, self.subject
+        named = {"case": subject.case, "op": task.op, "K": task.k, "dtype": subject.dtype, "default": self.kernel.digest}
+        return named | {name: subject.described[name] for name in ("family", "source") if name in subject.described}
 
     def _best(self, found: Found) -> Kernel | None:
         """The kernel of the fastest."""
@@ -274,7 +299,7 @@ class Search:
             why = self.refusal(request.plan)
             if why:
                 del waiting[digest]
-                yield self._answer(Trial(request.plan, HOPELESS, why=why))
+                yield self._answer(request.plan, HOPELESS, why=why)
         self.tuner.compilers.ask(self.task, [request.plan for request in waiting.values()], first=True)
         while waiting:
             self.tuner.compilers.collect(0.0)
@@ -324,51 +349,39 @@ class Search:
 
     def _measured(self, request: Request, done: Done) -> Answer:
         digest = request.plan.digest()
-        before = self.trials.get(digest)
         if done.outcome != OK:
-            return self._answer(Trial(request.plan, done.outcome, why=done.why, seconds={"compile": done.seconds}))
+            return self._answer(request.plan, done.outcome, why=done.why, seconds={"compile": done.seconds})
         package, compile_s = done.value
         identity = package_identity(package)
         first = self.identities.setdefault(identity, digest)
         if first != digest:
-            why = f"gives the same kernel as {first}"
-            return self._answer(Trial(request.plan, DUPLICATE, why=why, seconds={"compile": compile_s}, identity=identity))
+            why, made = f"gives the same kernel as {first}", {"compile": compile_s}
+            return self._answer(request.plan, DUPLICATE, why=why, seconds=made, identity=identity)
         kernel = Kernel(package, request.plan.text(), digest, {"compile": compile_s})
         with self._part("measure"):
             sample = self.bench.candidate(kernel, request.rounds, request.cutoff_us)
-        if before is None:
-            self.seconds["compile"] = self.seconds.get("compile", 0.0) + compile_s
-        for part, spent in sample.seconds.items():
-            self.seconds[part] = self.seconds.get(part, 0.0) + spent
-        return self._answer(_trial(request.plan, sample, before, compile_s, identity))
+        spent = {} if digest in self.trials else {"compile": compile_s}
+        spent |= {part: round(seconds, 6) for part, seconds in sample.seconds.items()}
+        for part, seconds in spent.items():
+            self.seconds[part] = self.seconds.get(part, 0.0) + seconds
+        return self._answer(
+            request.plan,
+            sample.outcome,
+            samples_us=sample.samples_us if sample.outcome == OK else (),
+            why=sample.why,
+            identity=identity,
+            check=sample.check,
+            seconds=spent,
+        )
 
-    def _answer(self, trial: Trial) -> Answer:
-        """Note a trial; the search gets the samples that are new."""
-        before = self.trials.get(trial.plan.digest())
-        old = len(before.samples_us) if before is not None else 0
-        self.trials[trial.plan.digest()] = trial
-        self.tuner.records.add(trial)
-        return Answer(trial.plan, trial.outcome, trial.samples_us[old:], trial.identity, trial.why)
-
-
-def _trial(plan: Plan, sample: Sample, before: Trial | None, compile_s: float, identity: str) -> Trial:
-    """All that is known of a candidate after one more measurement."""
-    samples = (*(before.samples_us if before else ()), *sample.samples_us)
-    ok = sample.outcome == OK
-    seconds = dict(before.seconds) if before else {"compile": compile_s}
-    for part, spent in sample.seconds.items():
-        seconds[part] = round(seconds.get(part, 0.0) + spent, 6)
-    return Trial(
-        plan=plan,
-        outcome=sample.outcome,
-        us=float(np.median(samples)) if ok else None,
-        iqr_us=spread_us(samples) if ok else None,
-        check=sample.check or (before.check if before else None),
-        why=sample.why,
-        seconds=seconds,
-        samples_us=samples if ok else (),
-        identity=identity,
-    )
+    def _answer(self, plan: Plan, outcome: str, **values: Any) -> Answer:
+        """Keep a measurement; the search gets the samples that are new."""
+        measurement = Measurement(outcome, versions=environment(self.tuner.gpu), **values)
+        known = self.measurements.setdefault(plan.digest(), [])
+        known.append(measurement)
+        self.trials[plan.digest()] = pooled(plan, known)
+        self.tuner.database.add(self.number, plan, measurement)
+        return Answer(plan, outcome, measurement.samples_us, measurement.identity, measurement.why)
 
 
 def best_plans(rows: Sequence[Mapping[str, Any]], dtype: str) -> dict[tuple[str, str, int], tuple[str, ...]]:

@@ -1,11 +1,12 @@
 """Which plans won, where, and what it costs to take the default one: what the planner's rules can be improved by.
 
-    python -m benchmarks.choices FILE.tuning.jsonl… [--ops spmv] [--K 0,8] [--top 12] [--json]
+    python -m benchmarks.choices FILE.tuning.sqlite3… [--ops spmv] [--K 0,8] [--top 12] [--json]
 
-FILE is what a tuned run leaves beside its results: every candidate with its times.  Of each task the default plan is set
-against the best one that was measured.  Tables for each op and number of columns: bins of structure (regret is how many
-times slower the default plan is than the best), changes to the default plan one at a time, and plans as a whole, by their
-passes and in full.  A plan is written without what all have, and with those options that are not their pass's default.
+FILE is the database that a tuned run leaves beside its results, every candidate with its times, or an export of it.  Of each
+task the default plan is set against the best one that was measured.  Tables for each op and number of columns: bins of
+structure (regret is how many times slower the default plan is than the best), changes to the default plan one at a time, and
+plans as a whole, by their passes and in full.  A plan is written without what all have, and with those options that are not
+their pass's default.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from math import prod
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.report import geomean, name_of, number, percent, table
-from benchmarks.run import read_rows
+from sparseditto.agent.memory.exchange import Entry, entries_of, read_file
+from sparseditto.agent.memory.trial import samples_of
 from sparseditto.dialects.errors import PlanError
 from sparseditto.passes.pipeline_text import parse_options, parse_pipeline
 from sparseditto.passes.registry import registry
@@ -31,7 +35,7 @@ AS_GOOD = 1.02  # a plan within this factor of the best has won as well
 UNSAID = ("accumulate-registers", "map-blocks")  # passes that are not written where they have their defaults
 BINS = {
     "mean row": ("mean_row", (4, 16, 64)),
-    "variation": ("row_variation", (0.3, 1.0)),
+    "variation": ("variation", (0.3, 1.0)),
     "rows": ("rows", (10_000, 250_000)),
 }
 
@@ -66,27 +70,35 @@ class Choice:
 
 
 def read(files: Iterable[Path]) -> tuple[list[Choice], int]:
-    """The tasks whose default plan was measured, and the number of others.  Of a task that occurs twice, the last."""
-    tasks: dict[str, dict[str, Any]] = {}
-    measured: dict[str, dict[str, tuple[str, float]]] = defaultdict(dict)
-    for path in files:
-        for row in read_rows(path):
-            if row.get("kind") == "task" and "case" in row:
-                tasks.pop(row["task"], None)
-                tasks[row["task"]] = row
-            elif row.get("kind") == "trial" and row["outcome"] == "ok":
-                measured[row["task"]][row["digest"]] = (row["text"], float(row["us"]))
+    """The tasks whose default plan was measured, and the number of others.  Of a task that occurs twice, the latest search.
+
+    Raises `InputError` for a file that holds no records.
+    """
     choices: dict[tuple[str, str, int, str], Choice] = {}
     without = 0
-    for name, task in tasks.items():
-        found = measured[name]
-        if task["default"] not in found:
+    for entry in sorted((entry for path in files for entry in _entries(path)), key=_measured_at):
+        about = {**(entry.features or {}), **entry.about, "features": entry.features}
+        if not {"case", "op", "default"} <= about.keys():
+            continue  # of `tune`, which has no default plan
+        records = [(r.plan, samples_of(r.measurements)) for r in entry.records]
+        us = {plan.text(): median(samples) for plan, samples in records if samples}
+        default = next((plan.text() for plan, samples in records if samples and plan.digest() == about["default"]), None)
+        if default is None:
             without += 1
             continue
-        us = dict(found.values())
-        choice = Choice(task["case"], task["op"], task["K"], task, found[task["default"]][0], us)
-        choices[choice.case, choice.op, choice.k, task["dtype"]] = choice
+        k, dtypes = prod(entry.key.K) if entry.key.K else 0, entry.key.operator.dtypes
+        choice = Choice(about["case"], about["op"], k, about, default, us)
+        choices[choice.case, choice.op, choice.k, dtypes] = choice
     return list(choices.values()), without
+
+
+def _measured_at(entry: Entry) -> str:
+    return max((m.measured_at for record in entry.records for m in record.measurements), default="")
+
+
+def _entries(path: Path) -> Sequence[Entry]:
+    """What a database, an export of one or an earlier run's records hold."""
+    return entries_of(path) if path.suffix == ".sqlite3" else read_file(path)
 
 
 # --- Plans as people read them ----------------------------------------------------------------------------
@@ -262,7 +274,9 @@ def as_json(choice: Choice) -> dict[str, Any]:
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.choices", description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("files", nargs="+", type=Path, help="records of tuned runs (.tuning.jsonl, or compressed: .xz)")
+    parser.add_argument(
+        "files", nargs="+", type=Path, help="records of tuned runs (.tuning.sqlite3, or as JSON lines: .jsonl, .jsonl.xz)"
+    )
     parser.add_argument("--ops", default="spmv,spmm")
     parser.add_argument("--K", help="numbers of dense columns, separated by commas; 0 is SpMV (default: all)")
     parser.add_argument("--top", type=int, default=12, help="lines of a table of changes or plans")

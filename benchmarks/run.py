@@ -4,7 +4,8 @@
     python -m benchmarks.run --suite smoke --device simt --K 8 --out FILE      # right or wrong, without a GPU
     python -m benchmarks.run --self-test                                       # does everything here work on this GPU?
 
-With `--plans tuned` each task is tuned first; what was measured is in `.tuning.jsonl` beside FILE, which `choices` reads.
+With `--plans tuned` each task is tuned first; what was measured is kept in the tuning database `.tuning.sqlite3` beside
+FILE, which `choices` reads.
 With `--plans tuned-csr` it is tuned among the plans that read CSR as it is, which other representations are compared with.
 
 Tasks that FILE holds already are left out, so a run that was cut short goes on where it stopped.  The `kind` of a line is
@@ -274,8 +275,9 @@ class Run:
             Budget.parse(self.args.budget),
             compilers,
             self.args.chip,
-            self.args.out.with_suffix(".tuning.jsonl"),
-            {"device": self.args.device, "caches": self.setting.caches, "gpu": about.get("gpu"), "versions": about["versions"]},
+            self.args.out.with_suffix(".tuning.sqlite3"),
+            about.get("gpu"),
+            self.setting.caches,
             self.rates if self.device is not None else None,
             known,
             self.setting.plans == TUNED[1],
@@ -291,7 +293,7 @@ class Run:
             return
         on_gpu = self.device.case(ready) if self.device is not None else None
         described = describe(ready.matrix, case) | {"features": ready.features}
-        subject = Subject(case.name, self.args.dtype, folder, described)
+        subject = Subject(case.name, self.args.dtype, folder, ready.matrix, described)
         if self.tuner is not None:
             self.tuner.compile_ahead(subject, ready.tasks)
         for prepared in ready.tasks:

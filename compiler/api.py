@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +50,17 @@ def compile_file(
     chip: str = "sm_90",
     plan: str | None = None,
     observe: Observer | None = None,
+    database: Path | None = None,
 ) -> Compiled:
     """Compile the entry function of an `.mlir` file for what is bound to it.
 
-    `bindings` and `sizes` are as in `problem.bind`; `plan` is a plan's text or the path of a JSON file that holds one.
+    `bindings` and `sizes` are as in `problem.bind`; `plan` is a plan's text or the path of a JSON file that holds one.  Without
+    one the best plan that `database`, a file of `agent.memory`, knows of exactly this task is taken, else the planner's.
     Raises `DittoError`s as the modules that it calls do.
     """
     from sparseditto.compiler.driver import compile_kernel
     from sparseditto.compiler.kernel import read_kernel_file
+    from sparseditto.compiler.recall import Recalled, recall
     from sparseditto.dialects.binding import context
 
     target = Target.named(chip)
@@ -65,7 +68,10 @@ def compile_file(
     with context():
         kernel = read_kernel_file(Path(path), entry)
         problem = bind(kernel.computation, bindings or {}, sizes)
-        return compile_kernel(kernel, problem, target, chosen, observe)
+        known = recall(database, problem, target) if database is not None and chosen is None else Recalled()
+        compiled = compile_kernel(kernel, problem, target, known.plan if chosen is None else chosen, observe)
+    provenance = known.provenance or {"plan": "planner" if chosen is None else "given"}
+    return replace(compiled, package=replace(compiled.package, provenance=provenance), notes=known.notes)
 
 
 def read_plan(text: str) -> Plan:

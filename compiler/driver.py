@@ -41,16 +41,17 @@ Observer = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Compiled:
-    """A package with what led to it: the features that the plan was made from, and seconds per part."""
+    """A package with what led to it: the features that the plan was made from, seconds per part, and notes for a person."""
 
     package: KernelPackage
     plan: Plan
     features: Features | None
     seconds: Mapping[str, float]
+    notes: tuple[str, ...] = ()
 
 
-def fingerprint(computation: Computation) -> str:
-    """Twelve hexadecimal digits that say which computation a plan is for: its op, maps, types and body, not its sizes."""
+def canonical_text(computation: Computation) -> str:
+    """What says which computation a plan is for: its op, maps, types and body, not its sizes and names."""
     data = computation.to_json()
     key = {
         "iterators": data["iterators"],
@@ -63,7 +64,12 @@ def fingerprint(computation: Computation) -> str:
         key["initial_scale"] = computation.initial_scale
     if computation.sum_dtype:
         key["sum"] = computation.sum_dtype
-    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
+    return json.dumps(key, sort_keys=True)
+
+
+def fingerprint(computation: Computation) -> str:
+    """Twelve hexadecimal digits for `canonical_text`."""
+    return hashlib.sha256(canonical_text(computation).encode()).hexdigest()[:12]
 
 
 def make_task(problem: Problem) -> tuple[Task, Features | None]:

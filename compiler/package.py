@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,11 @@ class Launch:
 
 @dataclass(frozen=True)
 class KernelPackage:
-    """See the module.  `chip` is the PTX target (sm_90); `sizes` are those that were fixed when it was compiled."""
+    """See the module.  `chip` is the PTX target (sm_90); `sizes` are those that were fixed when it was compiled.
+
+    `provenance` says where the plan comes from: its `plan` is "given", "planner", "tuning" or "database"; for the last two the
+    time that was measured stands beside it, and on which GPU.
+    """
 
     computation: Computation
     chip: str
@@ -62,6 +67,7 @@ class KernelPackage:
     versions: dict[str, str]
     ptx: str = field(repr=False)
     mlir: str = field(repr=False)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
@@ -86,6 +92,7 @@ class KernelPackage:
             "sizes": self.sizes,
             "plan": self.plan,
             "versions": self.versions,
+            "provenance": dict(self.provenance),
             "sha256": {"kernel.ptx": _sha(self.ptx), "kernel.mlir": _sha(self.mlir)},
         }
 
@@ -156,6 +163,7 @@ class KernelPackage:
                 versions=data["versions"],
                 ptx=texts["kernel.ptx"],
                 mlir=texts["kernel.mlir"],
+                provenance=data.get("provenance", {}),
             )
         except (KeyError, TypeError) as e:
             raise InputError(f"package.json lacks or misspells {e}", where=where) from e

@@ -13,12 +13,9 @@ import hashlib
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,29 +23,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparseditto.agent.features import Features
+from sparseditto.agent.memory.database import Database
+from sparseditto.agent.memory.keys import TaskKey
+from sparseditto.agent.memory.near import nearest
+from sparseditto.agent.memory.trial import WRONG, Measurement, Trial, pooled
 from sparseditto.agent.space import Context, Space
-from sparseditto.agent.tuner import DUPLICATE, FREE, OK, Answer, Budget, Request, search, spread_us
+from sparseditto.agent.tuner import DUPLICATE, FREE, OK, Answer, Budget, Request, search
 from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
 from sparseditto.compiler.measuring import MEASURER, Measured, MeasureJob, MeasureTask
 from sparseditto.compiler.problem import Problem, bind
-from sparseditto.compiler.records import Records, Trial
+from sparseditto.compiler.task_keys import environment, gpu_of, matrix_digests, plugin_files, task_key
 from sparseditto.compiler.workers import Done, Job, Pool, Shared, gather
 from sparseditto.dialects.errors import CheckFailed, InputError, NotApplicable, PlanError, Unsupported
 from sparseditto.dialects.target import Target
 from sparseditto.passes.plan import Plan
-from sparseditto.passes.registry import registry
 
 if TYPE_CHECKING:
     from sparseditto.compiler.matrix import Matrix
     from sparseditto.compiler.package import KernelPackage
 
 DEVICES = ("cuda", "simt")
-WRONG, TIMEOUT, CRASH = "wrong", "timeout", "crash"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a compiler needs no more
 _MOST_WORKERS = 16
 _UNCACHED = 128 << 20  # bytes that no cache holds
+_NEAR_TASKS = 3  # whose best plans a search begins with
 _BEGIN_LIMIT_S = 60.0  # until a measurement comes to its first stage, which has a limit of its own
-_BLOCK = 1 << 24  # bytes that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Progress:
 class TuningResult:
     """The best candidate with its package, every candidate, seconds by part, and the bound that the search knew.
 
-    `stopped` says why it ended, in the words of `agent.tuner.Found`.
+    `stopped` says why it ended, in the words of `agent.tuner.Found`; `notes` what the database had to say.
     """
 
     best: Trial | None
@@ -79,6 +78,7 @@ class TuningResult:
     bound_us: float | None
     stopped: str = ""
     features: Features | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def interrupted(self) -> bool:
@@ -91,6 +91,7 @@ class TuningResult:
             "bound_us": self.bound_us,
             "seconds": self.seconds,
             "features": self.features.to_json() if self.features else None,
+            "notes": list(self.notes),
             "trials": [trial.to_json() for trial in self.trials],
         }
 
@@ -106,7 +107,7 @@ def tune(
     plans: Sequence[Plan] | None = None,
     entry: str | None = None,
     progress: Callable[[Progress], None] | None = None,
-    records: Path | None = None,
+    database: Path | None = None,
     workers: int | None = None,
 ) -> TuningResult:
     """Tune one kernel: `TuningSession.tune` in a session of its own."""
@@ -120,7 +121,7 @@ def tune(
             plans=plans,
             entry=entry,
             progress=progress,
-            records=records,
+            database=database,
         )
 
 
@@ -188,7 +189,7 @@ class TuningSession:
         plans: Sequence[Plan] | None = None,
         entry: str | None = None,
         progress: Callable[[Progress], None] | None = None,
-        records: Path | None = None,
+        database: Path | None = None,
         bound_us: float | None = None,
         full_check: bool = True,
         seed: int = 0,
@@ -199,8 +200,9 @@ class TuningSession:
         are all that is measured; without them the plans come from the passes that are registered.  `bound_us` is a time
         that no plan can beat (default, on a GPU: the bytes that must move over its copy bandwidth); near it the search ends,
         unless caches may hold the task, which then may be faster.
-        Every candidate is appended to the file `records`, failed ones too; those that are there already, for the same
-        task, versions and GPU, are not measured again and count as measured.  The best one's whole output is checked
+        Every candidate is kept in `database` (docs/database.md) as soon as it is measured, failed ones too; those that are
+        there already, for the same task, versions and GPU, are not measured again and count as measured, and the best of them
+        may win.  The best plans of the nearest tasks there are the first candidates.  The best one's whole output is checked
         unless `full_check` is false.
 
         Ctrl-C ends the search and gives what was found.  Raises `InputError`, `Unsupported` and `DeviceError`.
@@ -209,12 +211,8 @@ class TuningSession:
             raise InputError("a budget of candidates or seconds is needed")
         start = time.monotonic()
         task = _Task.read(self, kernel_path, matrix_or_bindings, sizes, chip, entry, seed)
-        log = Records(records)
-        run = _Run(self, task, budget, log, progress, bound_us, start)
-        try:
-            return run.run(plans, full_check)
-        finally:
-            log.close()
+        with Database(database) as kept:
+            return _Run(self, task, budget, kept, progress, bound_us, start).run(plans, full_check)
 
     # --- What a run needs -----------------------------------------------------------------------------
 
@@ -269,7 +267,6 @@ class _Task:
     target: Target
     context: Context
     matrix_digest: str
-    pattern_digest: str
     seed: int
     shared: list[Shared] = field(default_factory=list)
 
@@ -297,10 +294,8 @@ class _Task:
             problem.shape(operand)
         if problem.matrix is None:
             raise InputError(f"bind a matrix to '{computation.sparse.name}' (--bind {computation.sparse.name}=matrix.mtx)")
-        pattern, whole = matrix_digests(problem.matrix)
-        return _Task(
-            text, str(path), entry, problem, problem.matrix, target, planning_context(problem, target), whole, pattern, seed
-        )
+        context_ = planning_context(problem, target)
+        return _Task(text, str(path), entry, problem, problem.matrix, target, context_, matrix_digests(problem.matrix)[1], seed)
 
     def for_compilers(self) -> CompileTask:
         sizes = dict(self.problem.sizes)
@@ -310,19 +305,9 @@ class _Task:
         for shared in self.shared:
             shared.close()
 
-    def describe(self, versions: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """What measurements of this task depend on; equal descriptions may share them."""
-        from sparseditto.compiler import driver
-
-        csr = self.matrix.csr
-        return {
-            "kernel": driver.fingerprint(self.problem.computation),
-            "matrix": {"pattern": self.pattern_digest, "shape": [int(n) for n in csr.shape], "entries": int(csr.nnz)},
-            "sizes": {f"d{d}": int(n) for d, n in sorted(self.problem.sizes.items())},
-            "chip": self.target.chip,
-            "device": device,
-            "versions": {**driver.versions(), "code": code_digest(plugin_files()), **versions},
-        }
+    def key(self, versions: Mapping[str, Any]) -> TaskKey:
+        """What measurements of this task depend on, on the device of these versions."""
+        return task_key(self.problem, self.target.chip, gpu_of(versions))
 
 
 def planning_context(problem: Problem, target: Target) -> Context:
@@ -353,52 +338,6 @@ def compulsory_bytes(problem: Problem) -> int:
     return total
 
 
-def matrix_digests(matrix: Matrix) -> tuple[str, str]:
-    """Digests of the pattern, and of pattern and values."""
-    csr = matrix.csr
-    pattern = hashlib.sha256(repr((csr.shape, *map(_array_digest, (csr.indptr, csr.indices)))).encode()).hexdigest()[:16]
-    return pattern, hashlib.sha256((pattern + _array_digest(csr.data)).encode()).hexdigest()[:16]
-
-
-def _array_digest(array: np.ndarray[Any, Any]) -> str:
-    """A digest of dtype and contents, by blocks on all processors."""
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    blocks = [raw[start : start + _BLOCK] for start in range(0, raw.nbytes, _BLOCK)]
-
-    def digest(block: memoryview) -> bytes:
-        return hashlib.blake2b(block, digest_size=16).digest()
-
-    if len(blocks) < 2:
-        parts = [digest(block) for block in blocks]
-    else:
-        with ThreadPoolExecutor(min(_MOST_WORKERS, os.cpu_count() or 1)) as threads:
-            parts = list(threads.map(digest, blocks))
-    return hashlib.blake2b(str(array.dtype).encode() + b"".join(parts), digest_size=16).hexdigest()
-
-
-def plugin_files() -> tuple[Path, ...]:
-    """The files of passes that `--load` brought into this process: workers load them too."""
-    modules = {cls.__module__ for cls in registry().values() if cls.__module__.startswith("sparseditto_plugin_")}
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in sorted(modules))
-    return tuple(Path(file).resolve() for file in files if file)
-
-
-@cache
-def code_digest(plugins: tuple[Path, ...]) -> str:
-    """A digest of the source of everything that shapes the kernels: while that changes, old measurements mean nothing."""
-    import sparseditto.compiler.driver as driver
-    import sparseditto.dialects.encoding as encoding
-    import sparseditto.passes.plan as plan
-
-    folders = [Path(str(module.__file__)).parent for module in (driver, encoding, plan)]
-    files = [path for folder in folders for path in sorted(folder.rglob("*.py")) if "cli" not in path.parts]
-    ours = {f"{name}.py" for name in ("tuning", "records", "workers", "compiling", "measuring", "checking", "devices", "api")}
-    digest = hashlib.sha256()
-    for path in [*(f for f in files if f.name not in ours), *plugins]:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
 # --- One run --------------------------------------------------------------------------------------------
 
 
@@ -410,14 +349,16 @@ class _Run:
         session: TuningSession,
         task: _Task,
         budget: Budget,
-        log: Records,
+        database: Database,
         progress: Callable[[Progress], None] | None,
         bound_us: float | None,
         start: float,
     ) -> None:
-        self.session, self.task, self.budget, self.log, self.progress = session, task, budget, log, progress
+        self.session, self.task, self.budget, self.database, self.progress = session, task, budget, database, progress
         self.start, self.bound_us = start, bound_us
         self.seconds = {"read": time.monotonic() - start}
+        self.notes: list[str] = []
+        self.measurements: dict[str, list[Measurement]] = {}
         self.trials: dict[str, Trial] = {}
         self.packages: dict[str, KernelPackage] = {}
         self.identities: dict[str, str] = {}
@@ -436,9 +377,10 @@ class _Run:
             seen = self._recorded(self.session._versions())
             goal_us = self._goal_us()
         space = Space(self.task.context)
+        known = list(self.trials) if plans is None else []
         with self._part("search"):
             found = search(
-                plans if plans is not None else space.seeds(),
+                plans if plans is not None else [*self._near(), *space.seeds()],
                 space.moves if plans is None else lambda plan: (),
                 self.evaluate,
                 self._left(),
@@ -448,7 +390,7 @@ class _Run:
                 seed_share=0.5 if plans is None else 1.0,
             )
         stopped = found.stopped
-        digests = list(dict.fromkeys([*(t.plan.digest() for t in found.trials), *self.fresh]))
+        digests = list(dict.fromkeys([*(t.plan.digest() for t in found.trials), *self.fresh, *known]))
         if stopped == "interrupted":
             self.session.close()  # a message may have been cut in two
         try:
@@ -460,12 +402,21 @@ class _Run:
         return TuningResult(
             best=self.trials[best] if best else None,
             trials=tuple(self.trials[d] for d in digests if d in self.trials),
-            package=self.packages.get(best) if best else None,
+            package=self._package(best) if best else None,
             seconds=self.seconds,
             bound_us=self.bound_us,
             stopped=stopped,
             features=self.task.context.features,
+            notes=tuple(self.notes),
         )
+
+    def _package(self, best: str) -> KernelPackage | None:
+        """The package of the best plan, which says what the plan's time was."""
+        trial, package = self.trials[best], self.packages.get(best)
+        if package is None:
+            return None
+        numbers = {"us": trial.us, "samples": len(trial.samples_us), "gpu": self.key.gpu.name}
+        return replace(package, provenance={"plan": "tuning", **numbers})
 
     def _goal_us(self) -> float | None:
         """The bound, where the search may end near it: what the caches hold is read faster than any copy."""
@@ -490,12 +441,39 @@ class _Run:
         """What is left of the budget."""
         return self.budget if self.budget.seconds is None else replace(self.budget, seconds=max(0.0, self._left_s()))
 
+    # --- The database ---------------------------------------------------------------------------------
+
     def _recorded(self, versions: Mapping[str, Any]) -> dict[str, Answer]:
-        self.trials = self.log.open(self.task.describe(versions, self.session.device))
-        for digest, trial in self.trials.items():
+        """What is kept of this very task, by plan digest."""
+        features = self.task.context.features
+        self.versions, self.key = environment(versions), self.task.key(versions)
+        self.number = self.database.begin(self.key, features.to_json() if features else None)
+        unreadable = 0
+        for record in self.database.records(self.number):
+            try:
+                plan = record.plan.read()
+            except PlanError:
+                unreadable += 1
+                continue
+            trial = self.trials[plan.digest()] = pooled(plan, record.measurements)
+            self.measurements[plan.digest()] = list(record.measurements)
             if trial.identity:
-                self.identities.setdefault(trial.identity, digest)
+                self.identities.setdefault(trial.identity, plan.digest())
+        if unreadable:
+            self.notes.append(f"{unreadable} plans of the database name passes that there are no longer")
         return {d: Answer(t.plan, t.outcome, t.samples_us, t.identity, t.why) for d, t in self.trials.items()}
+
+    def _near(self) -> list[Plan]:
+        """The best plans of the nearest tasks, as plans of this kernel."""
+        features = self.task.context.features
+        found = nearest(self.database, self.key, features.to_json(), _NEAR_TASKS) if features else []
+        plans = {plan.digest(): plan for plan in (replace(n.best.plan, kernel=self.key.operator.kernel) for n in found)}
+        if plans:
+            self.notes.append(
+                f"the search begins with {len(plans)} plans of the {len(found)} nearest tasks in the database "
+                f"(distance {found[0].distance:.2f} to {found[-1].distance:.2f})"
+            )
+        return list(plans.values())
 
     # --- Evaluating -----------------------------------------------------------------------------------
 
@@ -514,12 +492,11 @@ class _Run:
                     digest = str(done.key)
                     if digest not in open_:
                         continue
-                    trial = self._compiled(done, open_[digest]) if pool is compilers else self._measured(done, open_[digest])
-                    if trial is None:
+                    measurement = self._compiled(done, digest) if pool is compilers else self._measured(done, digest)
+                    if measurement is None:
                         self._submit(device, digest, open_[digest])
                         continue
-                    del open_[digest]
-                    yield self._answer(trial, done)
+                    yield self._answer(open_.pop(digest).plan, measurement)
         finally:
             compilers.cancel()
             device.cancel()
@@ -540,59 +517,53 @@ class _Run:
         )
         device.submit(Job(digest, "measure", job, _BEGIN_LIMIT_S))
 
-    def _compiled(self, done: Done, request: Request) -> Trial | None:
+    def _compiled(self, done: Done, digest: str) -> Measurement | None:
         """What is known after compilation; None when it has to be measured."""
         if done.outcome != OK:
-            return Trial(request.plan, done.outcome, why=done.why, seconds={"compile": done.seconds})
+            return self._measurement(done.outcome, why=done.why, seconds={"compile": done.seconds})
         package, seconds = done.value
-        digest = request.plan.digest()
         self.compiled[digest] = seconds
         identity = package_identity(package)
         first = self.identities.setdefault(identity, digest)
         if first != digest:
             why = f"gives the same kernel as {first}"
-            return Trial(request.plan, DUPLICATE, why=why, seconds={"compile": seconds}, identity=identity)
+            return self._measurement(DUPLICATE, why=why, seconds={"compile": seconds}, identity=identity)
         self.packages[digest] = package
         return None
 
-    def _measured(self, done: Done, request: Request) -> Trial:
-        digest = request.plan.digest()
+    def _measured(self, done: Done, digest: str) -> Measurement:
         identity = package_identity(self.packages[digest])
-        before = self.trials.get(digest)
-        seconds = dict(before.seconds) if before is not None else {}
-        seconds |= {"compile": self.compiled.get(digest, 0.0), "measure": seconds.get("measure", 0.0) + done.seconds}
+        seconds = {"compile": self.compiled.pop(digest, 0.0), "measure": done.seconds}
         if done.outcome != OK:
-            return Trial(
-                request.plan, done.outcome, why=done.why, seconds={**seconds, "measure": done.seconds}, identity=identity
-            )
+            return self._measurement(done.outcome, why=done.why, seconds=seconds, identity=identity)
         measured: Measured = done.value
-        seconds |= {part: seconds.get(part, 0.0) + spent for part, spent in measured.seconds.items()}
-        samples = (*(before.samples_us if before else ()), *measured.samples_us)
-        check = measured.check or (before.check if before else None)
         wrong = measured.check is not None and not measured.check["passed"]
-        return Trial(
-            plan=request.plan,
-            outcome=WRONG if wrong else OK,
-            us=None if wrong else float(np.median(samples)),
-            iqr_us=None if wrong else spread_us(samples),
-            check=check,
-            resources=measured.resources or (before.resources if before else None),
+        return self._measurement(
+            WRONG if wrong else OK,
+            samples_us=() if wrong else measured.samples_us,
             why=_wrong(measured.check) if wrong else "",
-            seconds=seconds,
-            samples_us=samples,
             identity=identity,
+            check=measured.check,
+            resources=measured.resources,
+            seconds=seconds | measured.seconds,
         )
 
-    def _answer(self, trial: Trial, done: Done) -> Answer:
-        """Note and report a trial; the search gets the samples that are new."""
-        digest = trial.plan.digest()
-        before = self.trials.get(digest)
-        old = len(before.samples_us) if before is not None else 0
-        self.trials[digest] = trial
-        self.fresh.append(digest)
-        self.log.add(trial)
+    def _measurement(self, outcome: str, **values: Any) -> Measurement:
+        return Measurement(outcome, versions=self.versions, **values)
+
+    def _answer(self, plan: Plan, measurement: Measurement) -> Answer:
+        """Keep and report a measurement; the search gets the samples that are new."""
+        self.fresh.append(plan.digest())
+        self._keep(plan, measurement)
         self._report()
-        return Answer(trial.plan, trial.outcome, trial.samples_us[old:], trial.identity, trial.why)
+        return Answer(plan, measurement.outcome, measurement.samples_us, measurement.identity, measurement.why)
+
+    def _keep(self, plan: Plan, measurement: Measurement) -> Trial:
+        known = self.measurements.setdefault(plan.digest(), [])
+        known.append(measurement)
+        self.database.add(self.number, plan, measurement)
+        trial = self.trials[plan.digest()] = pooled(plan, known)
+        return trial
 
     def _report(self) -> None:
         if self.progress is None:
@@ -640,14 +611,10 @@ class _Run:
         package = self.packages[digest]
         job = MeasureJob(package, package_identity(package), 0, 0.0, self.session.run_limit_s)
         done = self.session._one(1, Job(("verify", digest), "verify", job, _BEGIN_LIMIT_S))
-        if done.outcome == OK and done.value["passed"]:
-            self.trials[digest] = replace(trial, check=done.value)
-        elif done.outcome == OK:
-            self.trials[digest] = replace(trial, outcome=WRONG, us=None, iqr_us=None, check=done.value, why=_wrong(done.value))
-        else:
-            self.trials[digest] = replace(trial, outcome=done.outcome, us=None, iqr_us=None, why=done.why)
-        self.log.add(self.trials[digest])
-        return self.trials[digest].ok
+        if done.outcome == OK:
+            outcome, why = (OK, "") if done.value["passed"] else (WRONG, _wrong(done.value))
+            return self._keep(trial.plan, self._measurement(outcome, why=why, check=done.value)).ok
+        return self._keep(trial.plan, self._measurement(done.outcome, why=done.why)).ok
 
 
 class _Part:
@@ -702,7 +669,6 @@ __all__ = [
     "TuningResult",
     "TuningSession",
     "compulsory_bytes",
-    "plugin_files",
     "require_best",
     "tune",
 ]

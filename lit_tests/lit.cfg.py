@@ -65,6 +65,7 @@ for name, tool in tools.items():
 
 config.environment["PATH"] = path
 config.environment["HOME"] = os.environ.get("HOME", "/")
+config.environment["SPARSEDITTO_DB"] = str(ROOT / "build" / "lit" / "no-database")  # tests know nothing from earlier runs
 for name, value in os.environ.items():
     if name.startswith(("CUDA_", "OPENBLAS_", "NVIDIA_")):
         config.environment[name] = value

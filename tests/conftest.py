@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from sparseditto.dialects.binding import context
 from sparseditto.dialects.encoding import Encoding, Level
 
 Array = np.ndarray[Any, Any]
+os.environ["SPARSEDITTO_DB"] = os.devnull  # nothing is known from outside; a test that tunes names its own database
 SWEEP_SHARE = 4  # `make test` runs one case in so many of a sweep, the same ones each time; `make test-full` all
 
 

@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the benchmarks are run from a checkout and are no installed package
 
 from benchmarks import choices  # noqa: E402
-from sparseditto.compiler.records import Records, Trial  # noqa: E402
+from sparseditto.agent.memory.database import Database  # noqa: E402
+from sparseditto.agent.memory.keys import Compiler, Gpu, Operator, Structure, TaskKey  # noqa: E402
+from sparseditto.agent.memory.trial import Measurement  # noqa: E402
 from sparseditto.passes.plan import Plan  # noqa: E402
 
 HEAD = "set-encoding,accumulate-registers"
@@ -22,7 +24,7 @@ DEFAULT = f"{HEAD},rows-to-subgroups{{lanes=8 share=entries}},unroll{{factor=4}}
 FOUR_LANES = DEFAULT.replace("lanes=8", "lanes=4")
 CUT = DEFAULT.replace("rows-to", "segment-rows{length=64},rows-to")
 THREADS = f"{HEAD},rows-to-threads,unroll{{factor=8}},map-blocks"
-SQUARE = {"rows": 20_000, "mean_row": 8.0, "row_variation": 0.2}
+SQUARE = {"rows": 20_000, "mean_row": 8.0, "variation": 0.2}
 
 Write = Callable[..., Path]
 
@@ -30,18 +32,23 @@ Write = Callable[..., Path]
 @pytest.fixture
 def records(tmp_path: Path) -> Write:
     """Write the records of tasks: (case, op, K, microseconds or an outcome by plan), the first plan being the default."""
-    path = tmp_path / "run.tuning.jsonl"
+    path = tmp_path / "run.tuning.sqlite3"
 
-    def write(*tasks: tuple[str, str, int, dict[str, Any]], **about: Any) -> Path:
-        log = Records(path)
-        for case, op, k, found in tasks:
-            plans = [(Plan.parse(text), us) for text, us in found.items()]
-            named = {"case": case, "op": op, "K": k, "dtype": "float32", "default": plans[0][0].digest()}
-            log.open(named | SQUARE | about)
-            for plan, us in plans:
-                ok = not isinstance(us, str)
-                log.add(Trial(plan, "ok" if ok else us, us if ok else None))
-        log.close()
+    def write(*tasks: tuple[str, str, int, dict[str, Any]], code: str = "") -> Path:
+        with Database(path) as database:
+            for case, op, k, found in tasks:
+                plans = [(Plan.parse(text), us) for text, us in found.items()]
+                key = TaskKey(
+                    Structure(case, 20_000, 20_000, 160_000),
+                    Operator(op, "", "float32"),
+                    (k,) if k else (),
+                    "sm_90",
+                    Gpu("a GPU", "9.0"),
+                    Compiler("0", "0", "0", code),
+                )
+                task = database.begin(key, SQUARE, {"case": case, "op": op, "default": plans[0][0].digest()})
+                for plan, us in plans:
+                    database.add(task, plan, Measurement(us) if isinstance(us, str) else Measurement("ok", (us,)))
         return path
 
     return write
@@ -108,7 +115,7 @@ def test_the_last_search_of_a_task_counts(records: Write, capsys: pytest.Capture
 def test_every_matrix_has_a_bin() -> None:
     ranges = choices._all_ranges()
     for mean, variation, rows in ((0.0, 0.0, 0), (4, 0.3, 10_000), (16, 1.0, 250_000), (1e6, 99.0, 10**8)):
-        place = choices.bin_of({"mean_row": mean, "row_variation": variation, "rows": rows})
+        place = choices.bin_of({"mean_row": mean, "variation": variation, "rows": rows})
         assert set(place) <= set(ranges)
 
 

@@ -742,9 +742,9 @@ def test_numbers_out_of_their_range(run: Run, folder: Path, words: list[str], me
 def test_records_are_not_written_into_another_file(run: Run, folder: Path) -> None:
     (folder / "k.mlir").write_text(matvec())
     before = (folder / "a.npz").read_bytes()
-    refused = run("tune", "k.mlir", "--bind", "A=a.npz", "--budget", "2", "--device", "simt", "--records", "a.npz")
+    refused = run("tune", "k.mlir", "--bind", "A=a.npz", "--budget", "2", "--device", "simt", "--db", "a.npz")
     assert refused.code == 2
-    assert "holds no records" in refused.err
+    assert "a.npz: cannot be used as a tuning database (file is not a database)" in refused.err
     assert (folder / "a.npz").read_bytes() == before
 
 

@@ -23,11 +23,19 @@ from benchmarks.bounds import Rates  # noqa: E402
 from benchmarks.candidates import Sample, Subject, Tuner  # noqa: E402
 from benchmarks.prepare import Kernel, Options, Ready, Task, prepare_here  # noqa: E402
 from benchmarks.suite import suite  # noqa: E402
+from sparseditto.agent.memory.database import Database  # noqa: E402
+from sparseditto.agent.memory.exchange import lines  # noqa: E402
 from sparseditto.agent.tuner import HOPELESS, Budget  # noqa: E402
 from sparseditto.dialects.errors import CheckFailed  # noqa: E402
 from sparseditto.passes.plan import Plan  # noqa: E402
 
 TUNED = ["--suite", "smoke", "--K", "8", "--plans", "tuned", "--budget", "6,60s"]
+
+
+def kept_of(out: Path, kind: str) -> list[dict[str, Any]]:
+    """The lines of the database beside results."""
+    with Database(out.with_suffix(".tuning.sqlite3")) as database:
+        return [{**row.get("about", {}), **row} for row in map(json.loads, lines(database)) if row["kind"] == kind]
 
 
 def rows_of(path: Path, kind: str) -> list[dict[str, Any]]:
@@ -45,7 +53,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> fake_gpu.Clock:
     def opened(self: run.Run) -> dict[str, Any]:
         self.device = gpu.Device(self.args.rounds, self.args.cold, self.args.dtype, self.args.col_major)
         self.rates = Rates()
-        return {"gpu": {"gpu": "made up"}}
+        return {"gpu": {"gpu": "made up", "compute_capability": "9.0"}}
 
     monkeypatch.setitem(sys.modules, "cupy", fake_gpu.cupy(made))
     monkeypatch.setattr(gpu, "Stream", lambda: fake_gpu.Stream(made))
@@ -71,10 +79,13 @@ def test_a_tuned_run_is_right_and_says_what_it_did(tmp_path: Path, clock: fake_g
         assert "close" not in row["baselines"][0]
         if "default_plan" in row:
             assert row["us"] <= row["default_plan"]["us"] * 1.001
-    described = rows_of(out.with_suffix(".tuning.jsonl"), "task")
-    assert {(d["case"], d["op"], d["K"]) for d in described} == {(r["case"], r["op"], r["K"]) for r in rows}
-    trials = rows_of(out.with_suffix(".tuning.jsonl"), "trial")
-    for row, about in zip(rows, described, strict=True):
+    described = {(d["case"], d["op"], *d["K"]): d for d in kept_of(out, "task")}
+    assert len(described) == 4
+    trials = kept_of(out, "trial")
+    for row in rows:
+        about = described[(row["case"], row["op"], *([row["K"]] if row["K"] else []))]
+        assert about["gpu"] == {"name": "made up", "capability": "9.0"}
+        assert about["structure"]["entries"] == row["nnz"]
         known = [t for t in trials if t["task"] == about["task"] and t["outcome"] == "ok"]
         assert len({t["digest"] for t in known}) == 6
         assert about["default"] in {t["digest"] for t in known}
@@ -97,8 +108,8 @@ def test_a_run_begins_with_the_plans_of_an_earlier_one(tmp_path: Path, clock: fa
     command = [*TUNED, "--ops", "spmv", "--cases", "tiny_rmat|tiny_road", "--seed-plans", str(first)]
     assert run.main([*command, "--out", str(second)]) == 0
     rows = {r["case"]: r for r in rows_of(second, "task")}
-    described = {d["case"]: d["task"] for d in rows_of(second.with_suffix(".tuning.jsonl"), "task")}
-    trials = rows_of(second.with_suffix(".tuning.jsonl"), "trial")
+    described = {d["case"]: d["task"] for d in kept_of(second, "task")}
+    trials = kept_of(second, "trial")
     texts = list(dict.fromkeys(t["text"] for t in trials if t["task"] == described["tiny_rmat"]))
     default = row.get("default_plan", row)["plan"]
     assert {default, row["plan"]} <= set(texts)
@@ -127,7 +138,7 @@ def test_a_run_on_csr_alone_reads_no_other_arrays(tmp_path: Path, clock: fake_gp
         assert row["plans"] == "tuned-csr"
         assert 8 <= row["bytes_per_nonzero"] < 16
         assert plain.as_csr(Plan.parse(row["plan"]), row["nnz"]) == Plan.parse(row["plan"])
-    trials = [t for t in rows_of(out.with_suffix(".tuning.jsonl"), "trial") if t["outcome"] == "ok"]
+    trials = [t for t in kept_of(out, "trial") if t["outcome"] == "ok"]
     assert len(trials) > len(rows)
     for text in {t["text"] for t in trials}:
         assert "coordinates=32" in text
@@ -150,16 +161,15 @@ def test_a_run_that_was_stopped_does_not_measure_again(
     monkeypatch.setattr(gpu._Measurement, "candidate", interrupted)
     assert run.main(command) == 130
     before = set(calls[:3])
+    (begun,) = (d["task"] for d in kept_of(out, "task"))
     calls.clear()
     calls += ["", "", "", ""]
     assert run.main(command) == 0
     assert len(rows_of(out, "task")) == 2
-    described = rows_of(out.with_suffix(".tuning.jsonl"), "task")
-    assert described[0]["task"] == described[1]["task"], "the task is found again"
-    trials = rows_of(out.with_suffix(".tuning.jsonl"), "trial")
+    assert len(kept_of(out, "task")) == 2, "the task is found again"
+    trials = {t["digest"]: t["measurements"] for t in kept_of(out, "trial") if t["task"] == begun}
     for digest in before:
-        first = [t for t in trials if t["task"] == described[0]["task"] and t["digest"] == digest]
-        assert len(first[0]["samples_us"]) <= len(first[-1]["samples_us"])
+        assert [bool(m["seconds"].get("compile")) for m in trials[digest]][1:] == [False] * (len(trials[digest]) - 1)
 
 
 def test_a_candidate_that_faults_is_left_out_the_next_time(
@@ -187,7 +197,7 @@ def test_a_candidate_that_faults_is_left_out_the_next_time(
     assert len(set(lost)) == len(lost), "none is run twice"
     (row,) = rows_of(out, "task")
     assert row["outcome"] == "right"
-    trials = {t["digest"]: t for t in rows_of(out.with_suffix(".tuning.jsonl"), "trial")}
+    trials = {t["digest"]: t for t in kept_of(out, "trial")}
     assert {trials[name.removeprefix("plan ")]["outcome"] for name in lost} == {HOPELESS}
 
 
@@ -227,7 +237,7 @@ def tuner_of(**more: Any) -> Tuner:
 
 
 def subject_of(ready: Ready, folder: Path) -> Subject:
-    return Subject(ready.case.name, "float32", folder, {})
+    return Subject(ready.case.name, "float32", folder, ready.matrix, {})
 
 
 def test_baselines_fill_the_time_of_compilers(ready: Ready, tmp_path: Path) -> None:
@@ -256,7 +266,7 @@ def test_first_plans_of_all_tasks_are_compiled_ahead(ready: Ready, tmp_path: Pat
             assert "step" not in bench.log[:2], "nothing is waited for at first"
         again = Sleeping(steps=10_000)
         asked = len(tuner.compilers._asked)
-        tuner.tune(Subject("another matrix", "float32", tmp_path, {}), ready.tasks[0], again)
+        tuner.tune(Subject("another matrix", "float32", tmp_path, ready.matrix, {}), ready.tasks[0], again)
         assert again.log[0] != "step", "what was compiled for one matrix serves another"
         assert len(tuner.compilers._asked) - asked < 6
 

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,18 @@ from conftest import generic, matmul, matvec
 
 from sparseditto.agent import tuner
 from sparseditto.agent.features import analyse
+from sparseditto.agent.memory.database import Database
+from sparseditto.agent.memory.exchange import entries_of
+from sparseditto.agent.memory.trial import Measurement, StoredPlan, pooled, verdict
 from sparseditto.agent.planner import Task, default_plan
 from sparseditto.agent.space import Context, Move, Space, seeds
 from sparseditto.agent.tuner import Answer, Budget, Found, Request, search
-from sparseditto.compiler import checking, measuring, tuning
+from sparseditto.compiler import checking, measuring, task_keys, tuning
 from sparseditto.compiler.checking import Checker, sample_lines
 from sparseditto.compiler.cli import main as cli
 from sparseditto.compiler.matrix_io import from_scipy
-from sparseditto.compiler.tuning import Progress, Trial, TuningSession, matrix_digests, require_best, tune
+from sparseditto.compiler.task_keys import matrix_digests
+from sparseditto.compiler.tuning import Progress, Trial, TuningSession, require_best, tune
 from sparseditto.compiler.workers import Done, Job, Pool, Shared, gather
 from sparseditto.dialects.errors import CheckFailed, DeviceError, InputError, StepFailed, Unsupported
 from sparseditto.dialects.target import Target
@@ -672,8 +677,8 @@ def test_tune_finds_a_plan_and_its_package(session: TuningSession, spmm: Path, t
     from sparseditto.compiler.api import run
 
     seen: list[Progress] = []
-    a, records = small_matrix(), tmp_path / "deep/records.jsonl"
-    result = session.tune(spmm, a, {"K": 8}, budget=Budget(8), records=records, progress=seen.append)
+    a, database = small_matrix(), tmp_path / "deep/tuning.sqlite3"
+    result = session.tune(spmm, a, {"K": 8}, budget=Budget(8), database=database, progress=seen.append)
     best = require_best(result)
     assert (result.stopped, result.bound_us) == ("candidates", None)
     assert sum(t.ok for t in result.trials) == 8
@@ -688,38 +693,41 @@ def test_tune_finds_a_plan_and_its_package(session: TuningSession, spmm: Path, t
     assert verified.check is not None
     assert verified.check.passed
 
-    rows = [json.loads(line) for line in records.read_text().splitlines()]
-    assert rows[0]["kind"] == "task"
-    assert rows[0]["versions"]["numpy"] == np.__version__
-    assert {r["digest"] for r in rows[1:]} == {t.plan.digest() for t in result.trials}
-    assert Trial.from_json(rows[1]).to_json() == {k: v for k, v in rows[1].items() if k not in ("schema", "task", "kind")}
+    (entry,) = entries_of(database)
+    kept = {r.plan.digest(): r for r in entry.records}
+    assert entry.records[0].measurements[0].versions["numpy"] == np.__version__
+    assert entry.key.structure.entries == a.nnz
+    assert kept.keys() == {t.plan.digest() for t in result.trials}
+    for trial in result.trials:
+        assert pooled(trial.plan, kept[trial.plan.digest()].measurements) == trial
 
     start = time.monotonic()
-    again = session.tune(spmm, a, {"K": 8}, budget=Budget(8), records=records)
+    again = session.tune(spmm, a, {"K": 8}, budget=Budget(8), database=database)
     assert time.monotonic() - start < 2.0
     assert require_best(again).plan == best.plan
     assert again.package is not None, "compiled anew"
-    assert len(records.read_text().splitlines()) == len(rows) + 1, "a new task line and no trial"
-    other = session.tune(spmm, small_matrix(5), {"K": 8}, budget=Budget(1), records=records)
-    assert len(other.trials) == 1, "what is known of another matrix is no use"
+    assert entries_of(database) == [entry], "nothing was measured"
+    other = session.tune(spmm, small_matrix(5), {"K": 8}, budget=Budget(1), database=database)
+    assert [t.plan for t in other.trials] == [best.plan], "the best plan of another matrix is tried first"
+    assert "begins with 1 plans of the 1 nearest tasks" in other.notes[0]
 
 
-def test_records_survive_a_kill(session: TuningSession, spmv: Path, tmp_path: Path) -> None:
-    """Half a line at the end, as a killed process leaves it, costs that line only."""
-    records, plans = tmp_path / "r.jsonl", [Plan.parse(THREADS)]
-    session.tune(spmv, small_matrix(), budget=Budget(1), plans=plans, records=records)
-    whole = records.read_text()
-    records.write_text(whole + whole.splitlines()[-1][:50])
-    result = session.tune(spmv, small_matrix(), budget=Budget(2), plans=[*plans, Plan.parse(LANES)], records=records)
-    assert [t.outcome for t in result.trials] == ["ok", "ok"]
-    parsed = 0
-    for line in records.read_text().splitlines():
-        try:
-            json.loads(line)
-            parsed += 1
-        except ValueError:
-            pass
-    assert parsed == len(records.read_text().splitlines()) - 1
+def test_the_best_that_is_known_wins(session: TuningSession, spmv: Path, tmp_path: Path) -> None:
+    """A short search after a long one gives no worse plan; plans of passes that are gone are said to be so."""
+    database, plans = tmp_path / "t.sqlite3", [Plan.parse(THREADS), Plan.parse(LANES)]
+    known = require_best(session.tune(spmv, small_matrix(), budget=Budget(2), plans=plans, database=database))
+    with Database(database) as kept:
+        (task,) = kept.tasks()
+        with kept.transaction():
+            kept.put(task.id, StoredPlan("", ("no-such-pass",)), (Measurement("ok", (0.1,), check={"passed": True}),))
+    result = session.tune(spmv, small_matrix(), budget=Budget(1), database=database)
+    assert require_best(result).us == min(t.us for t in result.trials if t.us is not None) <= (known.us or 0)
+    assert {p.digest() for p in plans} <= {t.plan.digest() for t in result.trials}
+    assert result.notes == ("1 plans of the database name passes that there are no longer",)
+    assert result.package is not None
+    assert result.package.provenance["plan"] == "tuning"
+    only = session.tune(spmv, small_matrix(), budget=Budget(2), plans=plans[:1], database=database)
+    assert [t.plan for t in only.trials] == plans[:1], "plans that were not asked for do not win"
 
 
 DEVICES = ["simt", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -738,9 +746,9 @@ def test_faults_are_recorded_and_the_session_survives(device: str, plugin: Path,
     need(device)
     hows = ("abort", "hang", "raise", "wrong", "stray", "endless", "none")
     plans = [Plan.parse(THREADS.replace("rows-to-threads", f"rows-to-threads,trouble{{how={how}}}")) for how in hows]
-    records = tmp_path / "r.jsonl"
+    database = tmp_path / "t.sqlite3"
     with TuningSession(device=device, workers=2, compile_limit_s=2.5, run_limit_s=1.5) as session:
-        result = session.tune(spmv, small_matrix(), budget=Budget(20), plans=plans, records=records)
+        result = session.tune(spmv, small_matrix(), budget=Budget(20), plans=plans, database=database)
         assert session._pools is not None
         assert session._pools[0].replaced == 2
         assert session._pools[1].replaced == (2 if device == "cuda" else 1)
@@ -758,8 +766,9 @@ def test_faults_are_recorded_and_the_session_survives(device: str, plugin: Path,
     assert trials["wrong"].us is None
     assert result.best == trials["none"]
     assert require_best(after).ok
-    kept = [json.loads(line) for line in records.read_text().splitlines()][1:]
-    assert {r["outcome"] for r in kept} == {t.outcome for t in result.trials}
+    (entry,) = entries_of(database)
+    kept = {r.plan.digest(): verdict(r.measurements) for r in entry.records}
+    assert {d: (m.outcome, m.why) for d, m in kept.items()} == {t.plan.digest(): (t.outcome, t.why) for t in result.trials}
 
 
 @pytest.mark.cuda
@@ -801,9 +810,9 @@ def test_the_winner_is_checked_as_a_whole(session: TuningSession, spmv: Path, mo
             job.key, "ok", {"passed": passed, "wrong": int(not passed), "components": 5, "first_wrong": [3], "sampled": False}
         )
 
-    def sampled(self: Any, done: Done, request: Request) -> Trial:
-        trial = measured(self, done, request)
-        return Trial(**{**trial.__dict__, "check": {**(trial.check or {}), "sampled": True}})
+    def sampled(self: Any, done: Done, digest: str) -> Measurement:
+        measurement = measured(self, done, digest)
+        return replace(measurement, check={**(measurement.check or {}), "sampled": True})
 
     measured = tuning._Run._measured
     monkeypatch.setattr(tuning._Run, "_measured", sampled)
@@ -820,13 +829,13 @@ def test_ctrl_c_keeps_what_was_measured(session: TuningSession, spmv: Path, tmp_
         if progress.measured == 3:
             raise KeyboardInterrupt
 
-    records = tmp_path / "r.jsonl"
-    result = session.tune(spmv, small_matrix(), budget=Budget(50), records=records, progress=stop)
+    database = tmp_path / "t.sqlite3"
+    result = session.tune(spmv, small_matrix(), budget=Budget(50), database=database, progress=stop)
     assert result.interrupted
     assert require_best(result).ok
     assert result.package is not None
-    rows = [json.loads(line) for line in records.read_text().splitlines()]
-    assert sum(r.get("outcome") == "ok" for r in rows) == 3 == sum(t.ok for t in result.trials)
+    (entry,) = entries_of(database)
+    assert sum(verdict(r.measurements).outcome == "ok" for r in entry.records) == 3 == sum(t.ok for t in result.trials)
     again = session.tune(spmv, small_matrix(), budget=Budget(1), plans=[Plan.parse(LANES)])
     assert again.best is not None
 
@@ -962,8 +971,8 @@ def test_matrix_digests_see_pattern_and_values() -> None:
     assert one == matrix_digests(from_scipy(a.copy()))
     assert one[0] == two[0] != three[0]
     assert one[1] != two[1]
-    big = np.arange(3 * tuning._BLOCK, dtype=np.uint8)
-    assert tuning._array_digest(big) != tuning._array_digest(np.concatenate((big[1:], big[:1])))
+    big = np.arange(3 * task_keys._BLOCK, dtype=np.uint8)
+    assert task_keys._array_digest(big) != tuning._array_digest(np.concatenate((big[1:], big[:1])))
 
 
 def test_compulsory_bytes() -> None:
@@ -1171,14 +1180,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-TUNE = ["tune", "spmm.mlir", "--bind", "A=a.npz", "--size", "K=8", "--device", "simt", "--workers", "2"]
+TUNE = ["tune", "spmm.mlir", "--bind", "A=a.npz", "--size", "K=8", "--device", "simt", "--workers", "2", "--db", "t.sqlite3"]
 
 
 def test_tune_command_prints_json_and_writes_the_package(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from sparseditto.compiler.package import KernelPackage
 
     plans = ["--plan", THREADS, "--plan", LANES.replace("entries", "columns")]
-    code = cli.main([*TUNE, "--budget", "4", "--json", "-o", "out/best", "--records", "r.jsonl", *plans])
+    code = cli.main([*TUNE, "--budget", "4", "--json", "-o", "out/best", *plans])
     out, err = capfd.readouterr()
     assert code == 0, err
     data = json.loads(out)
@@ -1186,7 +1195,7 @@ def test_tune_command_prints_json_and_writes_the_package(folder: Path, capfd: py
     assert data["best"]["outcome"] == "ok"
     assert len(data["trials"]) == 2
     assert KernelPackage.load(folder / "out/best").plan == data["best"]["plan"]
-    assert len((folder / "r.jsonl").read_text().splitlines()) >= 3
+    assert len(entries_of(folder / "t.sqlite3")[0].records) == 2
 
 
 def test_tune_command_is_read_by_people(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -1209,12 +1218,16 @@ def test_progress_line_says_what_is_known() -> None:
     assert progress_line(Progress(None, 0, 0, 0, 0.0, None, 64, None)).startswith("best none yet; 0 measured")
 
 
+def outcomes(path: Path) -> set[str]:
+    return {verdict(r.measurements).outcome for entry in entries_of(path) for r in entry.records}
+
+
 def test_ctrl_c_on_the_command_keeps_the_best(folder: Path) -> None:
     """The signal goes to the whole group, as from a terminal: the package is written, the exit code is 130."""
-    command = [sys.executable, "-m", "sparseditto.compiler.cli.main", *TUNE, "--budget", "60s", "--records", "r.jsonl"]
+    command = [sys.executable, "-m", "sparseditto.compiler.cli.main", *TUNE, "--budget", "60s"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    records, limit = folder / "r.jsonl", time.monotonic() + 30
-    while time.monotonic() < limit and (not records.is_file() or '"outcome": "ok"' not in records.read_text()):
+    database, limit = folder / "t.sqlite3", time.monotonic() + 30
+    while time.monotonic() < limit and (not database.is_file() or "ok" not in outcomes(database)):
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)

@@ -22,6 +22,7 @@ from typing import Any
 from sparseditto.dialects.errors import DittoError, did_you_mean
 
 FAULTS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+DATABASE_VARIABLE = "SPARSEDITTO_DB"
 OK, CHECK_FAILED, BAD_INPUT, INTERNAL_FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -76,6 +77,39 @@ def add_kernel_arguments(parser: argparse.ArgumentParser) -> None:
         "--print-ir-after", metavar="STAGE", action="append", default=[], help="print the IR after S0 … S5 (or all)"
     )
     parser.add_argument("--dump-ir", metavar="DIR", type=Path, help="write the IR of every stage there")
+
+
+def add_database_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which tuning database is used: `database_of` reads them."""
+    chosen = parser.add_mutually_exclusive_group()
+    add_database_argument(chosen)
+    chosen.add_argument("--no-db", action="store_true", help="use no tuning database")
+
+
+def add_database_argument(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--db", metavar="FILE", type=Path, help=f"the tuning database (default: ${DATABASE_VARIABLE}, else one for each user)"
+    )
+
+
+def database_of(args: argparse.Namespace) -> Path | None:
+    """The tuning database that the arguments, the environment or the user's data folder name; None for none."""
+    if getattr(args, "no_db", False):
+        return None
+    if args.db is not None:
+        return Path(args.db)
+    if named := os.environ.get(DATABASE_VARIABLE):
+        return Path(named)
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():  # as the XDG base directory specification has it
+        data = Path("~/.local/share").expanduser()
+    return data / "sparseditto" / "tuning.sqlite3"
+
+
+def database_to_read(args: argparse.Namespace) -> Path | None:
+    """`database_of`, but None where nobody has made the one that is there by default; one that `--db` names must be there."""
+    path = database_of(args)
+    return path if path is None or args.db is not None or path.is_file() else None
 
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparseditto.compiler.cli.common import OK, add_json_argument, add_kernel_arguments, default_output, emit_json, note
+from sparseditto.compiler.cli.common import (
+    OK,
+    add_database_arguments,
+    add_json_argument,
+    add_kernel_arguments,
+    database_to_read,
+    default_output,
+    emit_json,
+    note,
+)
 from sparseditto.dialects.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -24,6 +34,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("kernel", type=Path, help="the .mlir file ('-' for standard input)")
     parser.add_argument("-o", "--output", metavar="DIR", type=Path, help="the package to write (default: NAME.ditto here)")
     add_kernel_arguments(parser)
+    add_database_arguments(parser)
     add_json_argument(parser)
     parser.set_defaults(func=command)
 
@@ -60,7 +71,7 @@ def compile_from(args: argparse.Namespace) -> Compiled:
 
     for path in args.load:
         load_file(path)
-    return compile_file(
+    compiled = compile_file(
         args.kernel,
         parse_bindings(args.bind),
         parse_sizes(args.size),
@@ -68,7 +79,10 @@ def compile_from(args: argparse.Namespace) -> Compiled:
         chip=args.target,
         plan=args.plan,
         observe=_observer(args),
+        database=database_to_read(args),
     )
+    print_notes(compiled.notes)
+    return compiled
 
 
 def _observer(args: argparse.Namespace) -> Observer | None:
@@ -128,6 +142,6 @@ def describe(compiled: Compiled, resources: list[dict[str, Any]] | None, reason:
     return "\n".join(lines)
 
 
-def print_notes(notes: tuple[str, ...]) -> None:
+def print_notes(notes: Iterable[str]) -> None:
     for text in notes:
         note(PROGRAM, f"note: {text}")

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparseditto.compiler.cli.common import CHECK_FAILED, OK, add_json_argument, add_kernel_arguments, emit_json, natural, note
+from sparseditto.compiler.cli.common import (
+    CHECK_FAILED,
+    OK,
+    add_database_arguments,
+    add_json_argument,
+    add_kernel_arguments,
+    emit_json,
+    natural,
+    note,
+)
 from sparseditto.compiler.cli.compile import PROGRAM, compile_from, describe, print_notes, resources_of
 from sparseditto.dialects.errors import InputError
 
@@ -23,6 +32,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("kernel", type=Path, help="an .mlir file ('-' for standard input) or a package that compile wrote")
     add_kernel_arguments(parser)
+    add_database_arguments(parser)
     parser.add_argument(
         "--device", choices=("cuda", "simt"), help="where to run (default: cuda where there is a GPU, else simt)"
     )
@@ -61,7 +71,7 @@ def _package(args: argparse.Namespace) -> KernelPackage:
     from sparseditto.compiler.package import KernelPackage
 
     if args.kernel.is_dir():
-        for name in ("entry", "plan", "load", "print_ir_after", "dump_ir"):
+        for name in ("entry", "plan", "load", "print_ir_after", "dump_ir", "db", "no_db"):
             if getattr(args, name):
                 raise InputError(f"--{name.replace('_', '-')} is for compiling, and {args.kernel} is compiled")
         return KernelPackage.load(args.kernel)

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 from sparseditto.compiler.cli.common import (
     INTERRUPTED,
     OK,
+    add_database_arguments,
     add_json_argument,
     add_load_argument,
     add_operand_arguments,
+    database_of,
     default_output,
     emit_json,
     natural,
     note,
 )
+from sparseditto.compiler.cli.compile import print_notes
 
 if TYPE_CHECKING:
     from sparseditto.compiler.tuning import Progress, Trial, TuningResult
@@ -47,9 +50,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--device", choices=("cuda", "simt"), help="where to measure (default: cuda where there is a GPU, else simt)"
     )
-    parser.add_argument(
-        "--records", metavar="FILE", type=Path, help="append every candidate there; known ones are not repeated"
-    )
+    add_database_arguments(parser)
     parser.add_argument("--workers", metavar="N", type=int, help="processes that compile (default: one a processor)")
     parser.add_argument("--seed", type=natural, default=0, help="seed of the values of operands that are not bound")
     add_json_argument(parser)
@@ -78,13 +79,14 @@ def command(args: argparse.Namespace) -> int:
                 plans=[read_plan(text) for text in args.plan] or None,
                 entry=args.entry,
                 progress=display,
-                records=args.records,
+                database=database_of(args),
                 seed=args.seed,
             )
         finally:
             display.end()
     if result.interrupted and result.best is None:
         raise KeyboardInterrupt
+    print_notes(result.notes)
     require_best(result)
     _report(args, result)
     return INTERRUPTED if result.interrupted else OK
