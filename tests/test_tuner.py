@@ -972,7 +972,7 @@ def test_matrix_digests_see_pattern_and_values() -> None:
     assert one[0] == two[0] != three[0]
     assert one[1] != two[1]
     big = np.arange(3 * task_keys._BLOCK, dtype=np.uint8)
-    assert task_keys._array_digest(big) != tuning._array_digest(np.concatenate((big[1:], big[:1])))
+    assert task_keys._array_digest(big) != task_keys._array_digest(np.concatenate((big[1:], big[:1])))
 
 
 def test_compulsory_bytes() -> None:

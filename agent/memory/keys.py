@@ -28,10 +28,6 @@ class Structure:
     columns: int
     entries: int
 
-    @property
-    def known(self) -> bool:
-        return not self.pattern.startswith(NAMED)
-
 
 @dataclass(frozen=True)
 class Operator:
