@@ -55,7 +55,7 @@ class Packed:
         found = self._find(package, k)
         recipes = tuple(b.recipe for b in package.buffers if b.recipe)
         start = time.perf_counter()
-        made = auxiliary(package, found.layout.arrays, found.recipes)
+        made = auxiliary(package, found.layout.arrays, found.layout.sizes, found.recipes)
         found.seconds.setdefault(recipes, time.perf_counter() - start)
         names = {b.name: f"{b.recipe}/{b.name.rsplit('.', 1)[1]}/{b.dtype}" for b in package.buffers if b.recipe}
         host = found.layout.arrays | made

@@ -82,12 +82,12 @@ def lay_out(package: KernelPackage, problem: Problem) -> Layout:
     packed = pack(matrix, encoding, dtype_of(sparse.dtype))
     arrays = {f"{sparse.name}.{part}": array for part, array in packed.arrays.items()}
     seconds = {"pack": time.perf_counter() - start}
-    made = auxiliary(package, arrays, seconds=seconds)
     extents = _padded(problem, encoding, sparse)
     sizes = {
         f"{sparse.name}.{part}" if part.startswith("lvl") else f"{sparse.name}.{part}.length": n
         for part, n in packed.sizes.items()
     }
+    made = auxiliary(package, arrays, sizes, seconds=seconds)
     for operand in computation.operands:
         sizes |= {f"{operand.name}.dim{k}": extents[d] for k, d in enumerate(operand.dims)}
     sizes |= {f"{name}.dim0": len(array) for name, array in made.items()}
@@ -129,16 +129,18 @@ Recipes = MutableMapping[str, Mapping[str, np.ndarray]]
 def auxiliary(
     package: KernelPackage,
     arrays: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int],
     cache: Recipes | None = None,
     seconds: MutableMapping[str, float] | None = None,
 ) -> dict[str, np.ndarray]:
-    """The arrays that recipes make of the packed operand among `arrays`, by buffer name.
+    """The arrays that recipes make of the packed operand among `arrays`, by buffer name; `sizes` has the extents of its levels.
 
     A recipe whose text is in `cache` is not run again; what is run is put there, and its time into `seconds`, by name.
     """
     made = {} if cache is None else cache
     prefix = f"{package.computation.sparse.name}."
     packed = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    packed["extents"] = np.array([n for name, n in sizes.items() if name.startswith(f"{prefix}lvl")])
     buffers = [b for b in package.buffers if b.recipe]
     for buffer in buffers:
         if buffer.recipe not in made:

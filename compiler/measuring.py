@@ -185,7 +185,7 @@ class _Data:
 
     def _made(self, package: KernelPackage, encoding: str, inputs: Inputs) -> dict[str, np.ndarray[Any, Any]]:
         """The arrays of recipes; the results of the latest recipes are kept."""
-        made = auxiliary(package, inputs.arrays, self._recipes.setdefault(encoding, {}))
+        made = auxiliary(package, inputs.arrays, inputs.sizes, self._recipes.setdefault(encoding, {}))
         self._recipes.move_to_end(encoding)
         while sum(map(len, self._recipes.values())) > 4 * self._KEPT:
             oldest = next(cache for cache in self._recipes.values() if cache)

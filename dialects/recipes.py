@@ -23,6 +23,7 @@ from sparseditto.dialects.entry_parts import entry_carries, entry_parts, entry_t
 from sparseditto.dialects.errors import InputError, PlanError
 from sparseditto.dialects.layouts import LAYOUTS, window_order
 from sparseditto.dialects.orders import ORDERS, REARRANGED
+from sparseditto.dialects.symmetric import SYMMETRIC
 
 __all__ = ["REARRANGED", "RECIPES", "Recipe", "run_recipe"]
 
@@ -83,6 +84,8 @@ def run_recipe(
 ) -> Mapping[str, NDArray[np.generic]]:
     """The arrays that `recipe` makes of a packed operand's `arrays` ("positions1", "coordinates1", …).
 
+    "extents" holds those of the operand's levels.
+
     A recipe whose text is in `made` is not run again; what is run is put there, and its time is added to `seconds` under
     the recipe's name.  Raises `InputError` when a level that it reads is not there or an index does not fit.
     """
@@ -123,7 +126,7 @@ def _options(name: str) -> dict[str, str]:
     return {key: str(p.annotation) for key, p in given.items() if key not in _READ}
 
 
-_READ = ("positions", "coordinates", "values", "gathers")  # parameters of recipes that are arrays
+_READ = ("positions", "coordinates", "values", "gathers", "extents")  # parameters of recipes that are arrays
 _FROM_ZERO = ("level", "part")  # numbers that may be 0
 
 
@@ -298,4 +301,5 @@ RECIPES: dict[str, Callable[..., Arrays]] = {
     "entry-tickets": entry_tickets,
     **LAYOUTS,
     **ORDERS,
+    **SYMMETRIC,
 }

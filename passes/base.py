@@ -67,6 +67,7 @@ class Form(Enum):
     REORDERED = "rows or columns in another order"
     GATHERED = "dense operands copied in the order of the columns"
     SLICES = "rows stored in slices, diagonals or at one width"
+    MIRRORED = "one triangle of a symmetric matrix, whose entries are added to two rows"
     NARROW = "coordinates stored as offsets from the first of their row"
     UNIFORM = "one value for all entries"
     LISTED = "a list of the rows that have entries"
@@ -93,6 +94,7 @@ PLAIN_EXCLUDES = (
     Form.SEGMENTS,
     Form.BINS,
     Form.SLICES,
+    Form.MIRRORED,
     Form.NARROW,
     Form.LISTED,
 )

@@ -23,6 +23,7 @@ KERNEL = "ditto.kernel"  # on a nest that is a finished kernel: the suffix of it
 WAITING = "ditto.waiting"  # on the nest of a part of the matrix whose turn to be scheduled has not come
 PART = "_part"  # how the suffix begins of kernels of a part that is finished
 LONG_ROWS = "_long"  # that suffix, of the kernel for long rows
+MIRRORED = "ditto.mirrored"  # on an atomic add to the row of an entry's mirror image, beside the sum over the entries
 WALKS = "ditto.walks"  # on a sequential loop inside a mapped one: it walks "rows" or "blocks", so it is none over columns
 STORES = ("memref.store", "vector.store", "memref.atomic_rmw")
 STRANGE = ("scf.while", "scf.parallel", "sparse_tensor.insert")
@@ -186,12 +187,14 @@ def accessed(op: ir.OpView) -> ir.Value:
 class LoopNest:
     """The loops of one function in preorder, its stores to the output, and the loads inside.
 
+    `mirrors` are the atomic adds to the rows of mirror images, which are not among the stores and make no loop parallel.
     `output` is the buffer that the nest writes; `fill` the `linalg` op that initialises it, if any (`passes/initial.py`).
     """
 
     func: ir.OpView
     loops: tuple[Loop, ...]
     stores: tuple[ir.OpView, ...]
+    mirrors: tuple[ir.OpView, ...]
     loads: tuple[ir.OpView, ...]
     output: ir.Value
     fill: ir.OpView | None
@@ -254,11 +257,12 @@ class LoopNest:
             Form.COLUMNS: bool(self.columns),
             Form.REGISTER_ACCUMULATION: self._accumulates_in_registers(),
             Form.BINS: LONG_ROWS in self._finished_kernels(),
-            Form.SEGMENTS: any(op_name(store) == "memref.atomic_rmw" for store in self.stores),
+            Form.SEGMENTS: not self.mirrors and any(op_name(store) == "memref.atomic_rmw" for store in self.stores),
             Form.PARTS: any(WAITING in op.attributes for op in self.func.regions[0].blocks[0]),
             Form.REORDERED: self._reads_recipe("reorder"),
             Form.GATHERED: self._reads_recipe("gathered"),
             Form.SLICES: self._reads_recipe("sliced_rows", "row_diagonals", "equal_rows"),
+            Form.MIRRORED: bool(self.mirrors),
             Form.NARROW: self._reads_recipe("row_offsets"),
             Form.UNIFORM: self._reads_recipe("one_value"),
             Form.LISTED: self._reads_recipe("listed_rows"),
@@ -338,7 +342,9 @@ def _read_nest(func: ir.OpView, top: ir.OpView, reader: str) -> LoopNest:
     strange = next((op for op in inside if op_name(op) in STRANGE), None)
     if strange is not None:
         raise _unsupported_nest(strange, reader)
-    stores = tuple(op for op in inside if op_name(op) in STORES and not is_scratch(root_buffer(accessed(op))))
+    written_to = [op for op in inside if op_name(op) in STORES and not is_scratch(root_buffer(accessed(op)))]
+    stores = tuple(op for op in written_to if MIRRORED not in op.attributes)
+    mirrors = tuple(op for op in written_to if MIRRORED in op.attributes)
     loads = tuple(op for op in inside if op_name(op) in ("memref.load", "vector.load"))
     outputs = {root_buffer(accessed(op)) for op in stores}
     if not outputs and KERNEL in top.attributes:  # it only prepares what another kernel reads
@@ -352,7 +358,7 @@ def _read_nest(func: ir.OpView, top: ir.OpView, reader: str) -> LoopNest:
     addressed = slices.of(i for op in loads if _reads_values(op) for i in indices(op))
     loop_ops = [op for op in (top, *inside) if op_name(op) in LOOPS]
     loops = [_read_loop(op, _depth(op, top), written, addressed) for op in loop_ops]
-    return LoopNest(func, tuple(loops), stores, loads, output, fills[0] if fills else None, reader)
+    return LoopNest(func, tuple(loops), stores, mirrors, loads, output, fills[0] if fills else None, reader)
 
 
 def _is_set_aside(op: ir.OpView) -> bool:

@@ -170,7 +170,7 @@ class Carries:
 
         def thread(at: list[ir.Value]) -> None:
             start, end = (stored_index(memref.load(array, at[:1])) for array in (first, last))
-            values = _iterations(self.sums, at[1:])
+            values = self.sums.iterations(at[1:])
             tails = [[self._tails(start, end, b.index(1), *which, values) for which in own] for own in self._elements()]
             self._finish(memref.load(rows, at[:1]), tails, end, values)
 
@@ -187,7 +187,7 @@ class Carries:
                 at.insert(0, b.rem(block, n))
                 block = b.div(block, n)
             start, end = (stored_index(memref.load(array, [block])) for array in (first, last))
-            values, mine = _iterations(self.sums, at), b.add(start, thread)
+            values, mine = self.sums.iterations(at), b.add(start, thread)
             shares = [[self._tails(mine, end, threads, *which, values) for which in own] for own in self._elements()]
             tails = [[collective("ditto.block_reduce", s, ADD, threads=_LONG_THREADS) for s in own] for own in shares]
             with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, thread, b.index(0))):
@@ -218,28 +218,6 @@ class Carries:
             heads = [memref.load(self.kept, [self.place(end, HEAD, which, i, values)]) for i in range(self.numbers.vector)]
             totals = [combine(ADD, tail, head) for tail, head in zip(own, heads, strict=True)]
             self.sums.store(which, self.numbers.whole(totals), row, values)
-
-
-def initialise(sums: RowSums, keeps: Keeps, cut: ir.Value) -> None:
-    """A kernel that sets the rows that are cut to what their pieces are added to."""
-    bounds = [[sums.compute(v, {}) for v in (loop.lower, loop.upper, loop.step)] for loop in sums.others]
-    trips = [b.ceildiv(b.sub(upper, lower), step) for lower, upper, step in bounds]
-
-    def set_elements(at: list[ir.Value]) -> None:
-        row = stored_index(memref.load(cut, at[:1]))
-        for which, initial in enumerate(keeps.initial):
-            sums.store_initial(which, initial, row, _iterations(sums, at[1:]))
-
-    element_kernel("_init", [memref.dim(cut, b.index(0)), *trips], set_elements)
-
-
-def _iterations(sums: RowSums, numbers: list[ir.Value]) -> Values:
-    """The loops inside the rows at iterations with these numbers."""
-    values: Values = {}
-    for loop, number in zip(sums.others, numbers, strict=True):
-        lower, step = (sums.compute(v, {}) for v in (loop.lower, loop.step))
-        values[loop.iv] = b.add(lower, b.mul(number, step))
-    return values
 
 
 def _elements(value: ir.Value) -> list[ir.Value]:

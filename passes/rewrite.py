@@ -271,17 +271,22 @@ def _is_collective(name: str) -> bool:
     return name.startswith("ditto.") and name != FENCE
 
 
+def stores_in(op: ir.OpView) -> bool:
+    """Whether an op stores, or one inside it does."""
+    return any(op_name(inner) in STORES for inner in (op, *walk(op)))
+
+
 def guard_stores(block: ir.Block, condition: ir.Value, first: int = 0) -> None:
     """Put what stores under `block` inside an `scf.if` of `condition`, but nothing that all lanes must reach.
 
-    The guard goes around the largest ops that hold stores and no collective, and around what they alone read in order to
-    store it again.  Ops before number `first` stay as they are.
+    The guard goes around the largest ops that hold stores, no collective and no sum that is carried on, and around what they
+    alone read in order to store it again.  Ops before number `first` stay as they are.
     """
     for op in list(block.operations)[first:]:
         inside = [op_name(inner) for inner in (op, *walk(op))]
-        if not any(name in STORES for name in inside):
+        if not stores_in(op):
             continue
-        if any(map(_is_collective, inside)):
+        if any(map(_is_collective, inside)) or (len(op.regions) and len(op.results)):
             for region in op.regions:
                 for inner in region:
                     guard_stores(inner, condition)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,7 +12,16 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import clone_into, defining_op, op_name, walk
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.passes.nest import LOOPS, STORES, Loop, LoopKind, LoopNest, Slices, accessed, indices, root_buffer
-from sparseditto.passes.rewrite import Values, combine, combiner_of, depends, is_zero, require_plain, sums_are_independent
+from sparseditto.passes.rewrite import (
+    Values,
+    combine,
+    combiner_of,
+    depends,
+    element_kernel,
+    is_zero,
+    require_plain,
+    sums_are_independent,
+)
 from sparseditto.passes.rows import other_parallel, position_load, scales
 
 _LOADS = ("memref.load", "vector.load")
@@ -93,6 +102,26 @@ class RowSums:
     def store_initial(self, which: int, initial: ir.Value, row: ir.Value, values: Values) -> None:
         """Store the initial value of a row."""
         self._store(which, initial, {**values, self.nest.outer.iv: row})
+
+    def initialise(self, initial: Sequence[ir.Value], count: ir.Value, row: Callable[[ir.Value], ir.Value]) -> None:
+        """A kernel, before the nest, that stores the initial value of each sum to `count` rows: `row(0)`, `row(1)`, …."""
+        bounds = [[self.compute(v, {}) for v in (loop.lower, loop.upper, loop.step)] for loop in self.others]
+        trips = [b.ceildiv(b.sub(upper, lower), step) for lower, upper, step in bounds]
+
+        def element(at: list[ir.Value]) -> None:
+            chosen = row(at[0])
+            for which, value in enumerate(initial):
+                self.store_initial(which, value, chosen, self.iterations(at[1:]))
+
+        element_kernel("_init", [count, *trips], element)
+
+    def iterations(self, numbers: list[ir.Value]) -> Values:
+        """The loops inside the rows at iterations with these numbers."""
+        values: Values = {}
+        for loop, number in zip(self.others, numbers, strict=True):
+            lower, step = (self.compute(v, {}) for v in (loop.lower, loop.step))
+            values[loop.iv] = b.add(lower, b.mul(number, step))
+        return values
 
     def _store(self, which: int, value: ir.Value, values: Values) -> None:
         store = self.stores[which]

@@ -65,6 +65,7 @@ FIXTURES = {
     "split-entries": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "diagonals": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "ell-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),
+    "lower-triangle": (SPMV_FILLED, f"{NEST},accumulate-registers"),
     "pack-blocks": (SPMV_BLOCKS, f"{NEST},accumulate-registers"),
     "narrow-coordinates": (SPMV, f"{NEST},accumulate-registers"),
     "nonempty-rows": (SPMV_FILLED, f"{NEST},accumulate-registers"),

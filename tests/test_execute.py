@@ -49,12 +49,12 @@ def test_a_recipe_runs_once(
     staircase: sp.csr_array, kernel_file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = compiled(kernel_file, staircase, SEGMENTS)
-    arrays = lay_out(package, bind_package(package, {"A": staircase}, {"K": 3})).arrays
+    laid = lay_out(package, bind_package(package, {"A": staircase}, {"K": 3}))
     made = {b.name for b in package.buffers if b.recipe}
     cache: execute.Recipes = {}
-    first = auxiliary(package, arrays, cache)
+    first = auxiliary(package, laid.arrays, laid.sizes, cache)
     assert made == first.keys()
     assert made
     assert cache.keys() == {b.recipe for b in package.buffers if b.recipe}
     monkeypatch.setattr(execute, "run_recipe", None)
-    assert all(auxiliary(package, arrays, cache)[name] is array for name, array in first.items())
+    assert all(auxiliary(package, laid.arrays, laid.sizes, cache)[name] is array for name, array in first.items())

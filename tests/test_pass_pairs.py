@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import Array, agrees, matmul, matvec, of_lengths, transposed_matmul, transposed_matvec
-from test_new_schedules import alternating
+from test_new_schedules import alternating, banded
+from test_symmetric import symmetric
 
 from sparseditto.compiler.api import bind_package, compile_file
 from sparseditto.compiler.execute import prepare, run_simt
@@ -112,6 +113,7 @@ def matrices() -> dict[str, sp.csr_array]:
         "every other column": alternating([1, 5, 2, 0, 3, 33, 7]),
         "no entries": sp.csr_array((5, 6)),
         "one entry": sp.csr_array(([1.0], ([2], [8])), shape=(3, 9)),
+        "symmetric": symmetric(sp.csr_array(of_lengths([3, 0, 2, *[5] * 20], 23) + banded(23))),
     }
     return {name: sp.csr_array((np.full(a.nnz, 0.5), a.indices, a.indptr), a.shape) for name, a in found.items()}
 

@@ -69,6 +69,7 @@ class AccumulateRegisters(SchedulePass):
         Form.ENTRY_VECTORS,
         Form.UNROLLED,
         Form.SEGMENTS,
+        Form.MIRRORED,
         Form.PARTS,
         Form.REORDERED,
     )

@@ -72,6 +72,7 @@ class AccumulateWide(SchedulePass):
         Form.UNROLLED,
         Form.LANE_LOADS,
         Form.SEGMENTS,
+        Form.MIRRORED,
         Form.BINS,
         Form.LISTED,
     )

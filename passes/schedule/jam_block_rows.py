@@ -53,7 +53,7 @@ class JamBlockRows(SchedulePass):
     relieves = (Bottleneck.BANDWIDTH, Bottleneck.LATENCY, Bottleneck.ISSUE)
     consumes = (Resource.REGISTERS, Resource.CODE)
     requires = (Form.REGISTER_ACCUMULATION,)
-    excludes = (Form.THREADS, Form.UNROLLED, Form.JAMMED)
+    excludes = (Form.THREADS, Form.UNROLLED, Form.JAMMED, Form.MIRRORED)
     provides = (Form.JAMMED,)
 
     def run(self, nest: LoopNest, target: Target) -> None:

@@ -71,7 +71,7 @@ class JamColumns(SchedulePass):
     relieves = (Bottleneck.LATENCY, Bottleneck.ISSUE)
     consumes = (Resource.REGISTERS, Resource.CODE)
     requires = (Form.COLUMNS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.UNROLLED, Form.JAMMED)
+    excludes = (Form.THREADS, Form.UNROLLED, Form.JAMMED, Form.MIRRORED)
     provides = (Form.JAMMED,)
 
     factor: int = option("tiles of columns that are computed together", default=2, choices=tuple(range(1, 10)))

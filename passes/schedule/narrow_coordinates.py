@@ -10,7 +10,7 @@ from mlir.dialects import arith, memref
 
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, SchedulePass, option
+from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option, plain_but
 from sparseditto.passes.layouts import narrow_type, widened
 from sparseditto.passes.nest import LoopNest, buffer_part, root_buffer
 from sparseditto.passes.registry import register
@@ -60,7 +60,7 @@ class NarrowCoordinates(SchedulePass):
     relieves = (Bottleneck.BANDWIDTH,)
     consumes = (Resource.PREPROCESSING,)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = PLAIN_EXCLUDES
+    excludes = plain_but(Form.MIRRORED)
     provides = (Form.NARROW,)
 
     bits: int = option("bits of a stored column", default=16, choices=(8, 16))

@@ -75,7 +75,17 @@ class PackBlocks(SchedulePass):
     relieves = (Bottleneck.BANDWIDTH,)
     consumes = (Resource.PREPROCESSING, Resource.CODE)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.TILES, Form.VECTORS, Form.JAMMED, Form.UNROLLED, Form.SLICES, Form.LISTED, Form.BITMAPS)
+    excludes = (
+        Form.THREADS,
+        Form.TILES,
+        Form.VECTORS,
+        Form.JAMMED,
+        Form.UNROLLED,
+        Form.SLICES,
+        Form.MIRRORED,
+        Form.LISTED,
+        Form.BITMAPS,
+    )
     provides = (Form.BITMAPS,)
 
     @classmethod

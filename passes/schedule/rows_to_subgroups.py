@@ -23,6 +23,7 @@ from sparseditto.passes.rewrite import (
     collective,
     combine,
     combiner_of,
+    guard_stores,
     is_zero,
     neutral,
     require_plain,
@@ -200,4 +201,9 @@ class _Sharing:
         lower, upper, step = (values.get(v, v) for v in (loop.lower, loop.upper, loop.step))
         zeros = [neutral(combiner, initial.type) for initial in loop.initial]
         first = b.add(lower, b.mul(self.group, step))
-        return clone_reduction(loop, values, first, upper, b.mul(step, b.index(self.groups)), zeros)
+        place = ir.InsertionPoint.current.block
+        before = len(list(place.operations))
+        sums = clone_reduction(loop, values, first, upper, b.mul(step, b.index(self.groups)), zeros)
+        if self.inside is not None:
+            guard_stores(place, self.inside, before)
+        return sums

@@ -93,7 +93,7 @@ class ShareLoads(SchedulePass):
     relieves = (Bottleneck.COALESCING, Bottleneck.LATENCY)
     consumes = (Resource.SHUFFLE, Resource.REGISTERS)
     requires = (Form.REGISTER_ACCUMULATION, Form.THREADS)
-    excludes = (Form.UNROLLED, Form.LANE_LOADS, Form.COARSENED, Form.BLOCKS)
+    excludes = (Form.UNROLLED, Form.LANE_LOADS, Form.COARSENED, Form.BLOCKS, Form.MIRRORED)
     provides = (Form.LANE_LOADS,)
 
     ahead: bool = option("load the next entries while these are computed with", default=False)

@@ -15,7 +15,7 @@ from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.nest import Loop, LoopNest
-from sparseditto.passes.part_pieces import Added, Carries, Keeps, Tickets, initialise
+from sparseditto.passes.part_pieces import Added, Carries, Keeps, Tickets
 from sparseditto.passes.part_walk import ADD, WARP, Arrays, PartWalk, Pieces
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, neutral, tile_and_row
@@ -88,7 +88,7 @@ class SplitEntries(SchedulePass):
     relieves = (Bottleneck.IMBALANCE, Bottleneck.DIVERGENCE, Bottleneck.COALESCING)
     consumes = (Resource.ATOMICS, Resource.SHUFFLE, Resource.PREPROCESSING)
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.TILES, Form.UNROLLED, Form.SEGMENTS, Form.BINS, Form.SLICES, Form.LISTED)
+    excludes = (Form.THREADS, Form.TILES, Form.UNROLLED, Form.SEGMENTS, Form.BINS, Form.SLICES, Form.LISTED, Form.MIRRORED)
     provides = (Form.THREADS, Form.SEGMENTS, Form.UNROLLED)
     removes = (Form.ROWS,)
 
@@ -121,7 +121,8 @@ class SplitEntries(SchedulePass):
         with ir.InsertionPoint(nest.outer.op):
             if self.mode == "atomic":
                 if not keeps.all:
-                    initialise(sums, keeps, split.array("cut"))
+                    cut = split.array("cut")
+                    sums.initialise(keeps.initial, memref.dim(cut, b.index(0)), lambda k: stored_index(memref.load(cut, [k])))
                 split.build(lambda _: Added(sums, keeps))
             elif self.mode == "tickets":
                 split.build(Tickets(sums, split.stored, self.length).of)

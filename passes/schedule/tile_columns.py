@@ -89,7 +89,7 @@ class TileColumns(SchedulePass):
     name: ClassVar[str] = "tile-columns"
     relieves = (Bottleneck.BANDWIDTH,)
     requires = (Form.ROWS, Form.COLUMNS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.THREADS, Form.VECTORS, Form.JAMMED, Form.TILES)
+    excludes = (Form.THREADS, Form.VECTORS, Form.JAMMED, Form.TILES, Form.MIRRORED)
     provides = (Form.TILES,)
 
     width: int = option("columns of a tile", default=32, choices=WIDTHS)

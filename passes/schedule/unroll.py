@@ -16,7 +16,7 @@ from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.nest import Loop, LoopNest
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import Values, body_ops, clone_ops, depending_on, yielded
+from sparseditto.passes.rewrite import Values, body_ops, clone_ops, depending_on, guard_stores, stores_in, yielded
 
 
 @register
@@ -152,9 +152,10 @@ def _last_multiple(loop: Loop, factor: int) -> ir.Value:
 
 
 def _several(loop: Loop, factor: int, iv: ir.Value, sums: Sequence[ir.Value], clamp: bool = False) -> list[ir.Value]:
-    """`factor` iterations from `iv` on: first what needs no sum, for each iteration, then the sums."""
+    """`factor` iterations from `iv` on: first what needs no sum and stores nothing, for each iteration, then the rest."""
     carried = list(loop.body.arguments)[1:]
-    users = depending_on(body_ops(loop.body), carried)
+    adding = depending_on(body_ops(loop.body), carried)
+    users = [op for op in body_ops(loop.body) if op in adding or stores_in(op)]
     free = [op for op in body_ops(loop.body) if op not in users]
     copies: list[Values] = []
     inside: list[ir.Value | None] = []
@@ -164,7 +165,10 @@ def _several(loop: Loop, factor: int, iv: ir.Value, sums: Sequence[ir.Value], cl
         copies.append(clone_ops(free, {loop.iv: at if inside[i] is None else arith.select(inside[i], at, iv)}))
     current = list(sums)
     for values, taken in zip(copies, inside, strict=True):
+        first = len(list(ir.InsertionPoint.current.block.operations))
         values = clone_ops(users, {**values, **dict(zip(carried, current, strict=True))})
+        if taken is not None:
+            guard_stores(ir.InsertionPoint.current.block, taken, first)
         new = [values.get(v, v) for v in yielded(loop.body)]
         current = new if taken is None else [arith.select(taken, n, old) for n, old in zip(new, current, strict=True)]
     return current

@@ -52,7 +52,7 @@ class Vectorize(SchedulePass):
     relieves = (Bottleneck.ISSUE, Bottleneck.BANDWIDTH)
     consumes = (Resource.REGISTERS,)
     requires = (Form.COLUMNS, Form.REGISTER_ACCUMULATION)
-    excludes = (Form.VECTORS, Form.ENTRY_VECTORS, Form.THREADS)
+    excludes = (Form.VECTORS, Form.ENTRY_VECTORS, Form.THREADS, Form.MIRRORED)
     provides = (Form.VECTORS,)
 
     width: int = option("columns a thread", default=4, choices=(1, 2, 4, 8))

@@ -63,7 +63,7 @@ class VectorizeEntries(SchedulePass):
     relieves = (Bottleneck.COALESCING, Bottleneck.ISSUE)
     consumes = (Resource.REGISTERS, Resource.CODE)
     requires = (Form.REGISTER_ACCUMULATION,)
-    excludes = (Form.THREADS, Form.UNROLLED, Form.ENTRY_VECTORS, Form.SLICES)
+    excludes = (Form.THREADS, Form.UNROLLED, Form.ENTRY_VECTORS, Form.SLICES, Form.MIRRORED)
     provides = (Form.ENTRY_VECTORS,)
 
     width: int = option("stored entries a load", default=4, choices=(2, 4, 8))
