@@ -125,6 +125,7 @@ def inspect_matrix(matrix: Matrix, value_bytes: int = 4) -> Inspection:
         columns, lengths = _counts(csr.indices, csr.shape[1]), np.diff(csr.indptr)
         values = inspect_values(csr.data)
         features, offsets = analysed.result(), found.result()
+        mirrored = symmetry.result() if symmetry else None
         sizes = PatternSizes(
             features.rows,
             features.columns,
@@ -135,11 +136,12 @@ def inspect_matrix(matrix: Matrix, value_bytes: int = 4) -> Inspection:
             round(features.padding * features.entries),
             round(features.padding_sorted * features.entries),
             offsets.occupied,
+            (features.entries + offsets.main) // 2 if mirrored is not None and mirrored.values == 1 else None,
         )
         return Inspection(
             features,
             features.density,
-            symmetry.result() if symmetry else None,
+            mirrored,
             features.lower_bandwidth,
             features.upper_bandwidth,
             offsets.occupied,

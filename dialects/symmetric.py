@@ -33,7 +33,7 @@ def lower_triangle(positions: Array, coordinates: Array, values: Array, extents:
 def check_symmetric(positions: Array, coordinates: Array, values: Array, extents: Array) -> Array:
     """The row of each entry of a symmetric matrix.
 
-    Mirror images must have the same bits (a stored -0 is not 0), or both be NaN.  Raises `InputError` for a matrix that is not
+    Mirror images must be equal, or both NaN.  Raises `InputError` for a matrix that is not
     square, and at the first place, row by row, where it differs from its transpose.
     """
     rows, columns = (int(n) for n in extents)
@@ -64,9 +64,8 @@ def _transposed(positions: Array, coordinates: Array, size: int) -> tuple[Array,
 
 
 def _same_values(x: Array, y: Array) -> Array:
-    """Whether values have the same bits, or both are NaN."""
-    integer = f"int{8 * x.itemsize}"
-    same: Array = (np.ascontiguousarray(x).view(integer) == np.ascontiguousarray(y).view(integer)) | ((x != x) & (y != y))
+    """Whether values are equal, or both NaN."""
+    same: Array = (x == y) | ((x != x) & (y != y))
     return same
 
 

@@ -271,11 +271,6 @@ def _is_collective(name: str) -> bool:
     return name.startswith("ditto.") and name != FENCE
 
 
-def stores_in(op: ir.OpView) -> bool:
-    """Whether an op stores, or one inside it does."""
-    return any(op_name(inner) in STORES for inner in (op, *walk(op)))
-
-
 def guard_stores(block: ir.Block, condition: ir.Value, first: int = 0) -> None:
     """Put what stores under `block` inside an `scf.if` of `condition`, but nothing that all lanes must reach.
 
@@ -284,7 +279,7 @@ def guard_stores(block: ir.Block, condition: ir.Value, first: int = 0) -> None:
     """
     for op in list(block.operations)[first:]:
         inside = [op_name(inner) for inner in (op, *walk(op))]
-        if not stores_in(op):
+        if not any(name in STORES for name in inside):
             continue
         if any(map(_is_collective, inside)) or (len(op.regions) and len(op.results)):
             for region in op.regions:

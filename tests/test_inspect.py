@@ -189,6 +189,17 @@ def test_ell_sell_and_dia() -> None:
     assert (sizes["DIA"].places, sizes["DIA"].bytes) == (80, 80 * 4 + 2 * 4)
 
 
+def test_one_triangle() -> None:
+    csr = sp.csr_array(sp.diags_array([np.ones(39), np.ones(40), np.ones(39)], offsets=[-1, 0, 1]))
+    found = next(size for size in inspected(csr).formats if size.name == "CSR lower")
+    assert (found.places, found.bytes, found.why) == (79, 79 * 8 + 41 * 4, "")
+    csr.data[1] = 2
+    for other in (csr, sp.csr_array((3, 4))):
+        found = next(size for size in inspected(other).formats if size.name == "CSR lower")
+        assert (found.bytes, found.why) == (None, "the matrix does not equal its transpose")
+    assert found.to_json(0)["bytes_per_entry"] is None
+
+
 def test_more_entries_than_32_bits_count() -> None:
     """From the sizes alone."""
     entries = 2**33

@@ -14,7 +14,8 @@ class PatternSizes:
 
     `max_row` is the length of the longest row, `filled_rows` the number of rows that have entries, `blocks` the number of
     blocks that have entries by their rows and columns, `sliced` and `sliced_sorted` the number of places of SELL-32 (rows as
-    they are, or sorted by length in windows), `diagonals` the number of diagonals that have entries.
+    they are, or sorted by length in windows), `diagonals` the number of diagonals that have entries, `lower` the number of
+    entries on and below the diagonal of a symmetric matrix (None: it is not known to be symmetric).
     """
 
     rows: int
@@ -26,6 +27,7 @@ class PatternSizes:
     sliced: int = 0
     sliced_sorted: int = 0
     diagonals: int = 0
+    lower: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def format_sizes(p: PatternSizes, value_bytes: int) -> list[FormatSize]:
     found += [_sliced(p, "SELL-32", p.sliced, value_bytes, 0), _sliced(p, "SELL-32 sorted", p.sliced_sorted, value_bytes, row)]
     places = p.diagonals * p.rows
     found.append(FormatSize("DIA", places * value_bytes + _bytes(max(row, column), p.diagonals), places, 0, max(row, column)))
+    found.append(_lower(p, value_bytes))
     return found
 
 
@@ -89,6 +92,18 @@ def _narrow(name: str, extent: int, size: int, places: int, positions: int) -> F
     if extent > 2**16:
         return FormatSize(name, None, places, positions, 16, f"coordinates up to {extent - 1} need more than 16 bits")
     return FormatSize(name, size, places, positions, 16)
+
+
+def _lower(p: PatternSizes, value_bytes: int) -> FormatSize:
+    """One triangle, in CSR."""
+    column = _width(p.columns - 1)
+    if p.lower is None:
+        return FormatSize(
+            "CSR lower", None, p.entries, _width(p.entries), column, "the matrix is not known to equal its transpose"
+        )
+    at = _width(p.lower)
+    total = _bytes(at, p.rows + 1) + _bytes(column, p.lower) + p.lower * value_bytes
+    return FormatSize("CSR lower", total, p.lower, at, column)
 
 
 def _blocked(p: PatternSizes, height: int, width: int, count: int, value_bytes: int) -> FormatSize:

@@ -11,12 +11,13 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from sparseditto.dialects import builders as b
+from sparseditto.dialects.binding import walk
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
-from sparseditto.passes.nest import Loop, LoopNest
+from sparseditto.passes.nest import MIRRORED, Loop, LoopNest
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import Values, body_ops, clone_ops, depending_on, guard_stores, stores_in, yielded
+from sparseditto.passes.rewrite import Values, body_ops, clone_ops, depending_on, guard_stores, yielded
 
 
 @register
@@ -152,10 +153,10 @@ def _last_multiple(loop: Loop, factor: int) -> ir.Value:
 
 
 def _several(loop: Loop, factor: int, iv: ir.Value, sums: Sequence[ir.Value], clamp: bool = False) -> list[ir.Value]:
-    """`factor` iterations from `iv` on: first what needs no sum and stores nothing, for each iteration, then the rest."""
+    """`factor` iterations from `iv` on: first what needs no sum and adds no mirror image, for each iteration, then the rest."""
     carried = list(loop.body.arguments)[1:]
     adding = depending_on(body_ops(loop.body), carried)
-    users = [op for op in body_ops(loop.body) if op in adding or stores_in(op)]
+    users = [op for op in body_ops(loop.body) if op in adding or _adds_mirror(op)]
     free = [op for op in body_ops(loop.body) if op not in users]
     copies: list[Values] = []
     inside: list[ir.Value | None] = []
@@ -172,6 +173,11 @@ def _several(loop: Loop, factor: int, iv: ir.Value, sums: Sequence[ir.Value], cl
         new = [values.get(v, v) for v in yielded(loop.body)]
         current = new if taken is None else [arith.select(taken, n, old) for n, old in zip(new, current, strict=True)]
     return current
+
+
+def _adds_mirror(op: ir.OpView) -> bool:
+    """Whether an op adds a mirror image to another row, or one inside it does."""
+    return any(MIRRORED in inner.attributes for inner in (op, *walk(op)))
 
 
 def _mark(result: ir.Value) -> None:
