@@ -122,7 +122,7 @@ def test_a_pinned_format_is_left_alone() -> None:
 def test_seeds_begin_with_the_default_and_cover_the_passes() -> None:
     """Every registered pass that some legal plan for SpMV or SpMM can have is in a seed or one move from one."""
     near: set[str] = set()
-    bands = sp.csr_array(sp.diags_array([np.ones(90)] * 3, offsets=[-1, 0, 1], shape=(120, 90)))  # equal values, few diagonals
+    bands = sp.csr_array(sp.diags_array([np.ones(90)] * 3, offsets=[-1, 0, 1], shape=(90, 90)))  # equal values, few diagonals
     blocks = sp.csr_array(sp.kron(small_matrix(1, (15, 22), 0.2), np.tri(8, 4)))
     for columns, matrix in ((0, skewed()), (128, skewed()), (0, bands), (0, small_matrix(2, density=0.002)), (128, blocks)):
         s = space(columns, matrix)
@@ -879,6 +879,17 @@ def test_formats_that_the_matrix_does_not_fit_are_refused(session: TuningSession
     result = session.tune(spmv, a, budget=Budget(1), plans=plans)
     assert [t.outcome for t in result.trials] == ["bad-input", "ok"]
     assert "does not fit in 16 bits" in result.trials[0].why
+
+
+def test_plans_for_symmetric_matrices_are_refused_for_others(session: TuningSession, spmv: Path) -> None:
+    """Before anything is measured, with the place where the matrix is not symmetric."""
+    plans = [Plan.parse(THREADS), Plan.parse(THREADS.replace("rows-to", "lower-triangle,rows-to"))]
+    a = sp.csr_array(([1.0, 2.0, 3.0], ([0, 1, 2], [1, 0, 2])), shape=(3, 3))
+    result = session.tune(spmv, a, budget=Budget(2), plans=plans)
+    assert [(t.outcome, t.samples_us) for t in result.trials if "triangle" in t.plan.text()] == [("bad-input", ())]
+    assert "(0, 1) is 1.0, and (1, 0) is 2.0" in "".join(t.why for t in result.trials)
+    a.data[:2] = 1.0
+    assert [t.outcome for t in session.tune(spmv, a, budget=Budget(2), plans=plans).trials] == ["ok", "ok"]
 
 
 def test_odd_matrices_tune(session: TuningSession, spmv: Path, spmm: Path) -> None:
