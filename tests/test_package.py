@@ -71,6 +71,7 @@ def test_what_a_package_says(package: KernelPackage) -> None:
         "sizes",
         "plan",
         "versions",
+        "provenance",
         "sha256",
     }
     assert set(data["sha256"]) == {"kernel.ptx", "kernel.mlir"}
