@@ -228,6 +228,8 @@ class _SpMV:
             yield [_make("narrow-coordinates", bits=bits), *self._shared(self.lanes)]
         if f.empty_rows >= EMPTY:
             yield self._nonempty()
+        if f.entries and f.rows == f.columns and f.value_symmetry == 1:
+            yield [_make("lower-triangle"), *self._shared(self.lanes)]
 
     def _diagonals(self) -> list[Pass]:
         return [_make("diagonals"), *self._side_by_side(self.f.diagonals)]
