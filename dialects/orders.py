@@ -183,8 +183,5 @@ def _check_int32(*numbers: int) -> None:
 
 
 ORDERS: dict[str, Callable[..., Arrays]] = {"reorder": reorder, "gathered": gathered, "partition": partition}
-REARRANGED = (
-    "reorder",
-    "partition",
-    "lower-triangle",
-)  # these make rows of entries again: what other recipes, and passes, begin from
+REARRANGED = ("reorder", "partition", "lower-triangle")
+"""These make rows of entries again: what other recipes, and passes, begin from."""
