@@ -17,6 +17,8 @@ from sparseditto.agent.memory.keys import EMULATOR, WARM, Compiler, Gpu, Operato
 from sparseditto.passes.registry import registry
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from sparseditto.compiler.computation import Computation
     from sparseditto.compiler.matrix import Matrix
     from sparseditto.compiler.problem import Problem
@@ -37,13 +39,14 @@ def task_key(problem: Problem, chip: str, gpu: Gpu, caches: str = WARM) -> TaskK
 def structure_of(problem: Problem) -> Structure:
     """The pattern of the matrix as the kernel walks it: by its rows, or by its columns where these index the output.
 
-    `uniform-values` applies only where all values are equal, so whether they are is part of it.
+    Two passes apply to some values only, so that whether these are there is part of it: all values equal (`uniform-values`),
+    and each equal to its mirror (`lower-triangle`).
     """
     assert problem.matrix is not None
     csr, sparse = problem.matrix.csr, problem.computation.sparse
     rows_first = sparse.dims[0] in problem.computation.output.dims
     rows, columns = map(int, csr.shape if rows_first else reversed(csr.shape))
-    text = repr((matrix_digests(problem.matrix)[0], rows_first, _all_equal(csr.data)))
+    text = repr((matrix_digests(problem.matrix)[0], rows_first, _all_equal(csr.data), _symmetric(csr)))
     return Structure(hashlib.sha256(text.encode()).hexdigest()[:32], rows, columns, int(csr.nnz))
 
 
@@ -128,3 +131,12 @@ def _all_equal(values: np.ndarray[Any, Any]) -> bool:
     """Whether there are values, and the bits of all are the same."""
     bits = np.ascontiguousarray(values).view(f"uint{8 * values.itemsize}")
     return bool(bits.size and (bits[:64] == bits[0]).all() and (bits == bits[0]).all())
+
+
+def _symmetric(csr: csr_array) -> bool:
+    """Whether the matrix equals its transpose (a NaN equals a NaN); most that do not are told by their rows and columns."""
+    rows, columns = csr.shape
+    if rows != columns or not np.array_equal(np.bincount(csr.indices, minlength=columns), np.diff(csr.indptr)):
+        return False
+    mirrored = csr.T.tocsr()
+    return np.array_equal(mirrored.indices, csr.indices) and np.array_equal(mirrored.data, csr.data, equal_nan=True)

@@ -335,6 +335,17 @@ def test_keys_see_what_times_depend_on() -> None:
     assert of(transposed_matvec(), a).structure.rows == 50, "a kernel that walks columns"
 
 
+def test_keys_see_symmetric_values() -> None:
+    """`lower-triangle` applies to a matrix that equals its transpose; another one of the same pattern is another task."""
+    a = sp.csr_array(sp.diags_array([np.arange(1.0, 40), np.full(40, 2.0), np.arange(1.0, 40)], offsets=[-1, 0, 1]))
+    other, nan = a.copy(), a.copy()
+    other.data[1] += 1
+    nan.data[[1, 2]] = np.nan
+    assert of(matvec(), a) == of(matvec(), nan) != of(matvec(), other)
+    assert of(matvec(), a) == of(matvec(), sp.csr_array(a.T * 2))
+    assert of(matvec(), sp.csr_array((4, 4))) != of(matvec(), sp.csr_array((4, 5)))
+
+
 def test_nothing_of_the_matrix_but_numbers_is_kept(database: Database) -> None:
     a = small()
     database.begin(of(matvec(), a), {"rows": 70.0})

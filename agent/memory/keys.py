@@ -18,7 +18,7 @@ NAMED = "name:"  # begins a `Structure.pattern` that is not a hash
 
 @dataclass(frozen=True)
 class Structure:
-    """A sparsity pattern.  `pattern` is a hash of sizes, positions and coordinates, and of whether all values are equal.
+    """A sparsity pattern.  `pattern` is a hash of sizes, positions and coordinates, and of what passes ask of the values.
 
     Of a matrix that is known by name only it is `name:` with that name, which equals no hash.
     """
