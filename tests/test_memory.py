@@ -30,6 +30,7 @@ from sparseditto.compiler import task_keys
 from sparseditto.compiler.api import compile_file
 from sparseditto.compiler.kernel import read_kernel
 from sparseditto.compiler.problem import Problem, bind
+from sparseditto.compiler.runtimes import cuda
 from sparseditto.dialects.binding import context
 from sparseditto.dialects.errors import InputError
 from sparseditto.passes.plan import Plan
@@ -411,6 +412,17 @@ def test_what_cannot_be_trusted_is_said(spmm: Path, tmp_path: Path, monkeypatch:
     assert compile_file(spmm, {"A": small()}, {"K": 8}, database=two).plan == LANES, "this machine's GPU decides"
     with pytest.raises(InputError, match="no such database"):
         compile_file(spmm, {"A": small()}, {"K": 8}, database=tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("missing", "chip", "found"),
+    [(None, "sm_90", H200), (None, "sm_80", H200), (None, "sm_100", None), ("no GPU", "sm_90", None)],
+)
+def test_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch, missing: str | None, chip: str, found: Gpu | None) -> None:
+    """One that cannot run the target is none."""
+    monkeypatch.setattr(cuda, "available", lambda: missing)
+    monkeypatch.setattr(cuda, "versions", lambda: {"gpu": "NVIDIA H200", "compute_capability": "9.0", "driver": "580"})
+    assert recalling._gpu_here(chip) == found
 
 
 def test_a_plan_of_passes_that_are_gone_is_passed_over(spmm: Path, tmp_path: Path) -> None:
