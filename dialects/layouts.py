@@ -25,12 +25,19 @@ def window_order(lengths: NDArray[np.integer], window: int) -> NDArray[np.int64]
     """The rows by falling length, in their order where that is equal, within windows of `window` rows."""
     if window <= 1 or not lengths.size:
         return np.arange(lengths.size)
-    longest = int(lengths.max())
-    missing = np.full(-(-lengths.size // window) * window, longest, np.min_scalar_type(longest))  # few bits: a radix sort
-    np.subtract(longest, lengths, out=missing[: lengths.size], casting="unsafe")
-    order: NDArray[np.int64] = missing.reshape(-1, window).argsort(axis=1, kind="stable")
-    order += np.arange(0, missing.size, window)[:, np.newaxis]
+    order: NDArray[np.int64] = window_shortfalls(lengths, window).argsort(axis=1, kind="stable")
+    order += np.arange(0, order.size, window)[:, np.newaxis]
     return order.ravel()[: lengths.size]
+
+
+def window_shortfalls(lengths: NDArray[np.integer], window: int) -> NDArray[np.integer]:
+    """What each row is shorter than the longest of all, a window of rows in each row of the result; the last is filled up with
+    rows without entries.  The type has few bits, with which NumPy's stable sort is a radix sort.
+    """
+    longest = int(lengths.max())
+    missing = np.full(-(-lengths.size // window) * window, longest, np.min_scalar_type(longest))
+    np.subtract(longest, lengths, out=missing[: lengths.size], casting="unsafe")
+    return missing.reshape(-1, window)
 
 
 def row_diagonals(positions: Array, coordinates: Array, values: Array, factor: int) -> Arrays:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparseditto.agent.features.pattern import Features
 from sparseditto.agent.features.samples import column_uses, fill, full_diagonal, locality, mirrors, row_windows
-from sparseditto.agent.features.walks import Rows, all_equal, largest_gap, occupied_diagonals, walk_rows
+from sparseditto.agent.features.walks import Rows, all_equal, keep_freed_memory, largest_gap, occupied_diagonals, walk_rows
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -27,16 +27,16 @@ def analyse(csr: sp.csr_array) -> Features:
     What decides whether a layout is legal is exact and costs time linear in the rows, or a look at each coordinate; other
     features are estimates where `Features.sampled` is below 1.
     """
+    keep_freed_memory()
     with ThreadPoolExecutor(min(MOST_THREADS, len(os.sched_getaffinity(0)))) as pool:
-        windows = row_windows(csr)
+        picked = pool.submit(row_windows, csr)
+        rows = walk_rows(csr, pool)
+        windows = picked.result()
         near = pool.submit(locality, windows, int(csr.shape[1]))
         blocks = {name: pool.submit(fill, windows, *block) for name, block in BLOCKS.items()}
-        mirrored = pool.submit(mirrors, csr)
-        diagonal = pool.submit(full_diagonal, csr)
-        rows = walk_rows(csr, pool)
-        diagonals = occupied_diagonals(csr, pool)
+        mirrored, diagonal = pool.submit(mirrors, csr), pool.submit(full_diagonal, csr)
         uses = column_uses(csr, pool)
-        gap = largest_gap(csr, pool)
+        diagonals, gap = occupied_diagonals(csr, pool), largest_gap(csr, pool)
         fills: dict[str, Any] = {name: share.result() for name, share in blocks.items()}
         return Features(
             **_of_rows(csr, rows),

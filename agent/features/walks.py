@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from sparseditto.agent.features.distribution import Distribution
 from sparseditto.agent.features.formats import SLICE
-from sparseditto.dialects.layouts import window_order
+from sparseditto.dialects.layouts import window_order, window_shortfalls
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 WINDOW = 1024  # rows that are sorted by length
-ROWS = 1 << 15  # of a piece; a multiple of WINDOW
-ENTRIES = 1 << 15  # of a piece
+ROWS = 1 << 17  # of a piece; a multiple of WINDOW
+ENTRIES = 1 << 16  # of a piece
 FAR = 1 << 16  # columns: no offset of 16 bits reaches farther, and by how much is not asked
 SHORT = 1 << 16  # entries: longer rows are so few that they are listed
 PROBED = 4096  # rows whose diagonals are counted first
@@ -62,6 +62,15 @@ class Rows:
     lengths: Distribution
     most: Most
     total: Total
+
+
+def keep_freed_memory() -> None:
+    """Have the arrays of one piece stand where those of the last one stood.
+
+    glibc gives memory back to the system, page by page, unless a larger block has been freed before (mallopt(3), on the dynamic
+    M_MMAP_THRESHOLD, which follows blocks of up to 32 MiB); to get it back takes longer than what is computed in it.
+    """
+    np.empty(24 << 20, np.uint8)
 
 
 def pieces(size: int, step: int) -> Iterator[tuple[int, int]]:
@@ -104,11 +113,11 @@ class _RowWalk:
         lengths = np.diff(self._csr.indptr[start : stop + 1])
         longest, shortest = int(lengths.max()), int(lengths.min())
         self._count(lengths, longest)
-        order = window_order(lengths, WINDOW) if shortest < longest else None
-        places = places_sorted = _places(lengths)
-        if order is not None:
-            places_sorted = SLICE * int(lengths.take(order[::SLICE]).sum(dtype=np.int64))
-        most, spans, envelope = self._ends(start, lengths, order) if longest else (Most(), 0, 0)
+        alike = shortest == longest
+        order = None if alike or self.most.span_sorted > FAR else window_order(lengths, WINDOW)
+        places = _places(lengths)
+        places_sorted = places if alike else _places_sorted(lengths, longest)
+        most, spans, envelope = self._ends(start, lengths, order, alike) if longest else (Most(), 0, 0)
         self.most = Most(*map(max, self.most, most))
         total = Total(places, places_sorted, spans, envelope)
         self.total = Total(*map(sum, zip(self.total, total, strict=True)))
@@ -120,7 +129,7 @@ class _RowWalk:
         counts = np.bincount(lengths)
         self.short[: counts.size] += counts
 
-    def _ends(self, start: int, lengths: Array, order: Array | None) -> tuple[Most, int, int]:
+    def _ends(self, start: int, lengths: Array, order: Array | None, alike: bool) -> tuple[Most, int, int]:
         """From the first and the last column of each row, which are in order.
 
         A row without entries begins behind all rows and columns, and ends before them: then it counts nowhere.
@@ -137,9 +146,7 @@ class _RowWalk:
         row = np.arange(start, stop, dtype=self._wide)
         spans, below = last - first, row - first
         span = _slice_span(first, last)
-        span_sorted = span if order is None else 0
-        if order is not None and self.most.span_sorted <= FAR:
-            span_sorted = _slice_span(first.take(order), last.take(order))
+        span_sorted = span if alike else 0 if order is None else _slice_span(first.take(order), last.take(order))
         most = Most(int(spans.max()) + 1, span, span_sorted, int(below.max()), int((last - row).max()))
         empty = lengths.size - filled
         return (
@@ -161,6 +168,13 @@ def _lengths(walks: list[_RowWalk]) -> Distribution:
 def _places(lengths: Array) -> int:
     """Of slices that are each as wide as their longest row."""
     return SLICE * int(np.maximum.reduceat(lengths, np.arange(0, lengths.size, SLICE)).sum(dtype=np.int64))
+
+
+def _places_sorted(lengths: Array, longest: int) -> int:
+    """The same where rows are sorted within windows: the first row of a slice is its longest."""
+    missing = window_shortfalls(lengths, WINDOW)
+    missing.sort(axis=1, kind="stable")
+    return SLICE * int((longest - missing[:, ::SLICE].astype(np.int64)).sum())
 
 
 def _slice_span(first: Array, last: Array) -> int:
