@@ -185,7 +185,6 @@ class _SpMV:
         if (held_up or uneven) and self.stageable:
             yield from self._staged()
         if held_up:
-            yield self._split("tickets", 256 if f.entries > LARGE else 128)
             yield self._binned()
             yield self._split("atomic", 256 if f.entries > LARGE else 128)
             yield self._split("deterministic", 512)

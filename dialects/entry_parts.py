@@ -105,23 +105,6 @@ def entry_carries(positions: NDArray[np.integer], length: int, columns: int) -> 
     return made
 
 
-def entry_tickets(positions: NDArray[np.integer], length: int, columns: int, vector: int) -> Arrays:
-    """A slot for each row that parts of about `length` entries cut.
-
-    The row that boundary p cuts has slot `slots[p]` (-1: it cuts none) and pieces in `pieces[slot]` parts.  `sums` and
-    `tickets` are workspaces, of a slot each: a place for each of `columns` numbers, and one for each `vector` of them.
-    """
-    parts = cut_entries(positions, length)
-    rows, crossed = np.unique(parts.carry[parts.carry >= 0], return_counts=True)
-    slots = np.searchsorted(rows, parts.carry)
-    return {
-        "slots": np.where(parts.carry >= 0, slots, -1).astype(np.int32),
-        "pieces": (crossed + 1).astype(np.int32),
-        "sums": np.zeros(rows.size * columns, np.int32),
-        "tickets": np.zeros(rows.size * columns // vector, np.int32),
-    }
-
-
 def _bits(numbers: Numbers, words: int) -> NDArray[np.int32]:
     """Words in which the bits with these distinct numbers are set."""
     weights = np.ldexp(1.0, (numbers % WORD).astype(np.int32))

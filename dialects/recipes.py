@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparseditto.dialects.entry_parts import entry_carries, entry_parts, entry_tickets
+from sparseditto.dialects.entry_parts import entry_carries, entry_parts
 from sparseditto.dialects.errors import InputError, PlanError
 from sparseditto.dialects.layouts import LAYOUTS, window_order
 from sparseditto.dialects.orders import ORDERS, REARRANGED
@@ -298,7 +298,6 @@ RECIPES: dict[str, Callable[..., Arrays]] = {
     "sliced-rows": sliced_rows,
     "entry-parts": entry_parts,
     "entry-carries": entry_carries,
-    "entry-tickets": entry_tickets,
     **LAYOUTS,
     **ORDERS,
     **SYMMETRIC,

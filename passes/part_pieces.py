@@ -13,7 +13,7 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.errors import NotApplicable
 from sparseditto.passes.nest import accessed
 from sparseditto.passes.part_walk import ADD, HEAD, TAIL
-from sparseditto.passes.rewrite import Values, collective, combine, element_kernel, fence, finished_kernel, neutral
+from sparseditto.passes.rewrite import Values, collective, combine, element_kernel, finished_kernel, neutral
 from sparseditto.passes.row_sums import RowSums
 from sparseditto.passes.rows import Stored, recipe_argument, stored_index, workspace
 
@@ -102,51 +102,6 @@ class Numbers:
         return vector.from_elements(self.type, elements) if isinstance(self.type, ir.VectorType) else elements[0]
 
 
-class Tickets:
-    """Pieces of a cut row are added up in a workspace; each takes a ticket, and the one that takes the last stores the row.
-
-    A ticket is for one sum, that of one iteration of the loops inside the rows: lanes do not wait for each other.
-    """
-
-    def __init__(self, sums: RowSums, stored: Stored, length: int) -> None:
-        self.sums, self.numbers = sums, Numbers(sums)
-        width, func = self.numbers.width, sums.nest.func
-        recipe = stored.recipe("entry-tickets", length=length, columns=width, vector=self.numbers.vector)
-        self.slots, self.pieces = (recipe_argument(func, stored, recipe, part) for part in ("slots", "pieces"))
-        self.added = workspace(func, stored, recipe, "sums", self.numbers.element)
-        self.tickets = workspace(func, stored, recipe, "tickets", _i32())
-
-    def of(self, part: ir.Value) -> Ticketed:
-        return Ticketed(self, part)
-
-    def add(self, slot: ir.Value, which: int, total: ir.Value, row: ir.Value, values: Values) -> None:
-        """Add a piece of the row that has this slot of the workspace."""
-        count, width = self.numbers.vector, self.numbers.width
-        ticket = b.add(b.mul(slot, b.index(width // count)), self.numbers.of(which, values))
-        places = [b.add(b.mul(ticket, b.index(count)), b.index(i)) for i in range(count)]
-        for place, element in zip(places, _elements(total), strict=True):
-            memref.atomic_rmw(arith.AtomicRMWKind.addf, element, self.added, [place])
-        fence()
-        one = arith.constant(_i32(), 1)
-        taken = arith.addi(memref.atomic_rmw(arith.AtomicRMWKind.addi, one, self.tickets, [ticket]), one)
-        with b.if_then(arith.cmpi(arith.CmpIPredicate.eq, taken, memref.load(self.pieces, [slot]))):
-            fence()
-            elements = [_take(self.added, place) for place in places]
-            _take(self.tickets, ticket)
-            self.sums.store(which, self.numbers.whole(elements), row, values)
-
-
-class Ticketed:
-    """Pieces of the rows that one part cuts are added up by `tickets`."""
-
-    def __init__(self, tickets: Tickets, part: ir.Value) -> None:
-        self.tickets, self.part = tickets, part
-
-    def add(self, which: int, total: ir.Value, row: ir.Value, side: int, values: Values) -> None:
-        boundary = b.add(self.part, b.index(side)) if side else self.part
-        self.tickets.add(stored_index(memref.load(self.tickets.slots, [boundary])), which, total, row, values)
-
-
 class Carries:
     """The workspace of pieces of cut rows, and the kernels that add them up in the order of the parts."""
 
@@ -225,17 +180,3 @@ def _elements(value: ir.Value) -> list[ir.Value]:
     if not isinstance(value.type, ir.VectorType):
         return [value]
     return [vector.extract(value, [], [i]) for i in range(value.type.shape[0])]
-
-
-def _take(buffer: ir.Value, place: ir.Value) -> ir.Value:
-    """What others left there, which is 0 again after it."""
-    none = neutral(ADD, buffer.type.element_type) if _is_float(buffer.type.element_type) else arith.constant(_i32(), 0)
-    return memref.atomic_rmw(arith.AtomicRMWKind.assign, none, buffer, [place])
-
-
-def _is_float(type_: ir.Type) -> bool:
-    return not isinstance(type_, ir.IntegerType)
-
-
-def _i32() -> ir.Type:
-    return ir.IntegerType.get_signless(32)

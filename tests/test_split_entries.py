@@ -25,7 +25,7 @@ from sparseditto.compiler.execute import prepare, run_simt
 from sparseditto.compiler.runtimes.launches import resolve
 from sparseditto.compiler.runtimes.resources import ptxas_resources
 from sparseditto.compiler.runtimes.simt import SimtModule
-from sparseditto.dialects.entry_parts import entry_carries, entry_parts, entry_tickets
+from sparseditto.dialects.entry_parts import entry_carries, entry_parts
 from sparseditto.dialects.errors import InputError, NotApplicable, PlanError
 from sparseditto.dialects.recipes import Recipe
 from sparseditto.passes.schedule.split_entries import SplitEntries
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.sweep
 
 Write = Callable[[str], Path]
 
-MODES = ("atomic", "deterministic", "tickets")
+MODES = ("atomic", "deterministic")
 EMPTY = [0] * 3000
 
 
@@ -392,25 +392,3 @@ def test_candidates_fit_the_columns(columns: int | None, lanes: set[int]) -> Non
     assert {one.mode for one in found} == set(MODES)
     assert len(set(found)) == len(found)
     assert SplitEntries.candidates(Context(task))[0].length >= found[0].length
-
-
-@pytest.mark.parametrize("share", ["items=4", "items=2 lanes=1"])
-def test_tickets_and_sums_are_ready_for_the_next_call(share: str, kernel_file: Write) -> None:
-    package = compile_file(kernel_file(matvec(fill=1.0)), {"A": mixed()}, plan=plan(f"length=32 {share} mode=tickets")).package
-    inputs = prepare(package, bind_package(package, {"A": mixed()}))
-    spaces = [buffer.name for buffer in package.buffers if buffer.name.endswith((".sums", ".tickets"))]
-    assert len(spaces) == 2
-    module, (launch,) = SimtModule(package.mlir), resolve(package, inputs.sizes, inputs.scalars)
-    arrays = {name: array.copy() for name, array in inputs.arrays.items()}
-    for _ in range(2):
-        arguments = [arrays[a] if isinstance(a, str) else a for a in launch.arguments]
-        module.launch(launch.kernel, launch.grid, launch.block, arguments, shared_bytes=launch.shared_bytes)
-        assert not any(arrays[name].any() for name in spaces)
-
-
-def test_tickets_are_counted_by_row() -> None:
-    """Row 1 lies in parts 0 to 2, row 3 in parts 2 and 3; row 0 ends where no part does."""
-    found = entry_tickets(np.array([0, 20, 150, 150, 256]), length=64, columns=6, vector=2)
-    assert found["slots"].tolist() == [-1, 0, 0, 1, -1]
-    assert found["pieces"].tolist() == [3, 2]
-    assert (found["sums"].size, found["tickets"].size) == (12, 6)

@@ -1,6 +1,5 @@
 // RUN: ditto-opt -p 'split-entries{items=2},canonicalize,cse' %s | FileCheck %s
 // RUN: ditto-opt -p 'split-entries{items=2 mode=deterministic},canonicalize,cse' %s | FileCheck %s --check-prefix=ORDER
-// RUN: ditto-opt -p 'split-entries{items=2 mode=tickets},canonicalize,cse' %s | FileCheck %s --check-prefix=TICKETS
 // RUN: ditto-opt -p 'split-entries{items=1 lanes=1 share=entries},canonicalize,cse' %s | FileCheck %s --check-prefix=ALONE
 // RUN: ditto-opt -p 'split-entries,map-blocks,outline-kernels,canonicalize,cse' %s | FileCheck %s --check-prefix=KERNELS
 
@@ -153,19 +152,3 @@ func.func @spmm(%A: tensor<?x?xf32, #CSR>, %B: memref<?x8xf32>, %C: memref<?x8xf
   }
   return
 }
-
-// With tickets a piece of a cut row is added to its place in a workspace; what takes the last ticket stores the row, and leaves zeros.
-// TICKETS-LABEL: func.func @spmv(
-// TICKETS:         scf.forall
-// TICKETS:           ditto.segmented_scan
-// TICKETS:             memref.atomic_rmw addf %{{.*}}, %[[SUMS:[a-z0-9]*]][%[[SLOT:.*]]]
-// TICKETS-NEXT:        "ditto.fence"()
-// TICKETS-NEXT:        %[[TICKET:.*]] = memref.atomic_rmw addi %c1_i32{{.*}}, %[[TICKETS:[a-z0-9]*]][
-// TICKETS-NEXT:        %[[TAKEN:.*]] = arith.addi %[[TICKET]]
-// TICKETS:             %[[LAST:.*]] = arith.cmpi eq, %[[TAKEN]]
-// TICKETS-NEXT:        scf.if %[[LAST]] {
-// TICKETS-NEXT:          "ditto.fence"()
-// TICKETS:               memref.atomic_rmw assign %{{.*}}, %[[SUMS]][
-// TICKETS:               memref.atomic_rmw assign %{{.*}}, %[[TICKETS]][
-// TICKETS:               memref.store
-// TICKETS-NOT:     ditto.kernel

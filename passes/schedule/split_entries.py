@@ -15,7 +15,7 @@ from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, option
 from sparseditto.passes.nest import Loop, LoopNest
-from sparseditto.passes.part_pieces import Added, Carries, Keeps, Tickets
+from sparseditto.passes.part_pieces import Added, Carries, Keeps
 from sparseditto.passes.part_walk import ADD, WARP, Arrays, PartWalk, Pieces
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, neutral, tile_and_row
@@ -46,10 +46,8 @@ class SplitEntries(SchedulePass):
 
     A row whose entries are all in one part is stored there.  The pieces of a cut row are, with ``mode=atomic``, added to the
     output, which a kernel of its own sets first where sums start from a constant.  With ``mode=deterministic`` they go to a
-    workspace, and a second kernel adds them up in their order: the result has the same bits in every run.  With
-    ``mode=tickets`` they are added up in a workspace, each takes a ticket, and the part that takes the last one stores the
-    row: there is one launch, and nothing to set first, which counts where a kernel takes a few microseconds.  The parts
-    store rows without entries on their way.
+    workspace, and a second kernel adds them up in their order: the result has the same bits in every run.  The parts store
+    rows without entries on their way.
 
     Before::
 
@@ -81,7 +79,7 @@ class SplitEntries(SchedulePass):
     Leaves alone: what is done for one entry; vectors and tiles of columns that earlier passes made.
     Refuses: rows that are not a dense level over a compressed one; reductions other than sums; entries that are
     multiplied by a value of their row; with ``mode=atomic`` sums that are wider than the output, of which each piece would be
-    rounded; with the other modes a number of columns that is not known.
+    rounded; with ``mode=deterministic`` a number of columns that is not known.
     """
 
     name: ClassVar[str] = "split-entries"
@@ -96,22 +94,21 @@ class SplitEntries(SchedulePass):
     items: int = option("neighbouring entries that a lane takes at a time", default=4, choices=(1, 2, 4, 8))
     lanes: int = option("lanes that share a part", default=32, choices=(1, 2, 4, 8, 16, 32))
     share: str = option("what the lanes share", default="auto", choices=("auto", "columns", "entries"))
-    mode: str = option("how pieces of a cut row meet", default="atomic", choices=("atomic", "deterministic", "tickets"))
+    mode: str = option("how pieces of a cut row meet", default="atomic", choices=("atomic", "deterministic"))
     tiles: int = option(
         "shares of the dense columns; all parts are walked for one before the next", default=1, choices=(1, 2, 4, 8)
     )
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[SplitEntries, ...]:
-        """Parts that make about as many groups of lanes as a large GPU holds come first; all modes of the best ones."""
+        """Parts that make about as many groups of lanes as a large GPU holds come first; both modes of the best ones."""
         columns, entries = context.task.columns, context.features.entries if context.features is not None else 1 << 22
         found = []
         for lanes in _lanes(columns):
             best = log2(max(entries * lanes, 1) / _RESIDENT)
             lengths = sorted(_LENGTHS, key=lambda length: abs(log2(length) - best))[:3]
             found += [cls(length, items, lanes) for items in (4, 8) for length in lengths]
-        shorter = [one for one in found if one.items == 4]
-        return (*found, *(replace(one, mode=mode) for mode in ("deterministic", "tickets") for one in shorter))
+        return (*found, *(replace(one, mode="deterministic") for one in found if one.items == 4))
 
     def run(self, nest: LoopNest, target: Target) -> None:
         sums = RowSums.read(nest, self.name)
@@ -124,8 +121,6 @@ class SplitEntries(SchedulePass):
                     cut = split.array("cut")
                     sums.initialise(keeps.initial, memref.dim(cut, b.index(0)), lambda k: stored_index(memref.load(cut, [k])))
                 split.build(lambda _: Added(sums, keeps))
-            elif self.mode == "tickets":
-                split.build(Tickets(sums, split.stored, self.length).of)
             else:
                 carries = Carries(sums, split.stored, self.length)
                 split.build(carries.of)
