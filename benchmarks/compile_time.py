@@ -20,8 +20,8 @@ from typing import Any
 
 import scipy.sparse as sp
 
+from benchmarks.machine import machine_row
 from sparseditto.compiler.api import compile_file, run
-from sparseditto.compiler.driver import versions
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     matrix = sp.random(4000, 4000, 0.005, format="csr", random_state=0)
-    row: dict[str, Any] = {"machine": dict(versions()), "rounds": args.rounds}
+    row: dict[str, Any] = {"rounds": args.rounds}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "a.npz"
         sp.save_npz(file, matrix)
@@ -75,7 +75,7 @@ def main() -> int:
             row[f"{op}_in_process_ms"] = in_process(op, sizes, matrix, args.rounds)
             row[f"{op}_cold_ms"] = cold(op, [f"--size={k}={n}" for k, n in sizes.items()], file, max(3, args.rounds // 3))
     row["spmv_100k_simt_ms"] = emulated(max(3, args.rounds // 3))
-    text = json.dumps(row)
+    text = f"{json.dumps(machine_row('host'))}\n{json.dumps(row)}"
     print(text)
     if args.out is not None:
         args.out.write_text(text + "\n")

@@ -12,15 +12,15 @@ import argparse
 import importlib.util
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.machine import machine_row
+from benchmarks.run import read_rows
 from sparseditto.compiler.api import compile_file, run
-from sparseditto.compiler.driver import versions
 from sparseditto.dialects.errors import DittoError
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -75,24 +75,7 @@ def task(name: str, matrix: Any, op: str, k: int, dtype: str, args: argparse.Nam
 
 def done(path: Path) -> set[tuple[Any, ...]]:
     """Tasks that an earlier run has recorded."""
-    if not path.exists():
-        return set()
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return {(r["matrix"], r["op"], r["K"], r["dtype"], r["device"]) for r in rows if "matrix" in r}
-
-
-def machine(device: str) -> dict[str, Any]:
-    """What the numbers were measured with."""
-    row: dict[str, Any] = {
-        "machine": dict(versions()),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "argv": [word.rsplit("/", 1)[-1] for word in sys.argv[1:]],  # without folders
-    }
-    if device == "cuda":
-        from sparseditto.compiler.runtimes.cuda import versions as gpu_versions
-
-        row["gpu"] = gpu_versions()
-    return row
+    return {(r["matrix"], r["op"], r["K"], r["dtype"], r["device"]) for r in read_rows(path) if "matrix" in r}
 
 
 def main() -> int:
@@ -111,7 +94,7 @@ def main() -> int:
     recorded, wrong = done(args.out), 0
     args.out.parent.mkdir(parents=True, exist_ok=True)
     with args.out.open("a") as out:
-        out.write(json.dumps(machine(args.device)) + "\n")
+        out.write(json.dumps(machine_row(args.device)) + "\n")
         for name, matrix in corpus_matrices(args.corpus):
             rows = matrix[: args.limit] if args.limit else matrix
             for dtype in args.dtypes.split(","):

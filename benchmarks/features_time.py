@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from benchmarks.machine import machine_row
 from sparseditto.agent.features import analyse
-from sparseditto.compiler.driver import versions
 
 MOST_SECONDS = 0.3
 
@@ -111,7 +111,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--check", action="store_true", help=f"exit 1 where one takes more than {MOST_SECONDS} s")
     args = parser.parse_args(words)
-    lines = [json.dumps({"machine": dict(versions()), "rounds": args.rounds})]
+    lines = [json.dumps(machine_row("host") | {"rounds": args.rounds})]
     slow = 0
     for name, make in PATTERNS.items():
         row = measure(name, make(args.entries), args.rounds)

@@ -5,7 +5,6 @@ A tuned run measures its candidates here too (`benchmarks.candidates` says which
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Generator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -437,11 +436,3 @@ def _timed(timing: Timing | str) -> dict[str, Any]:
     if isinstance(timing, str):
         return {"outcome": "failed", "why": f"timing: {timing}"}
     return {"us": timing.us, "iqr_us": timing.iqr_us, "rounds": timing.rounds, "calls": timing.calls, "method": timing.method}
-
-
-def machine(rates: Rates) -> dict[str, Any]:
-    """What the numbers were measured with."""
-    from sparseditto.compiler.runtimes.cuda import versions
-
-    start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"time": start, "gpu": versions(), "cusparse": cusparse.version(), "rates": rates.to_json()}

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.machine import machine_row
 from sparseditto.agent.features import analyse
-from sparseditto.compiler.driver import versions
 from sparseditto.compiler.inspect_pattern import inspect_matrix
 from sparseditto.compiler.inspect_plots import histogram_text, spy_text
 from sparseditto.compiler.matrix import Matrix
@@ -84,7 +84,7 @@ def main() -> int:
         "random, dense rows": lambda: random_matrix(n // 100, n // 100, n),
         "band": lambda: band(n // 9, 9),
     }
-    lines = [json.dumps({"machine": dict(versions()), "rounds": args.rounds})]
+    lines = [json.dumps(machine_row("host") | {"rounds": args.rounds})]
     print(lines[0])
     for name, make in matrices.items():
         lines.append(json.dumps(measure(name, make(), args.rounds)))

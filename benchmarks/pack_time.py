@@ -24,8 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import generators as g
+from benchmarks.machine import machine_row
 from sparseditto.compiler.api import bind_package, compile_file
-from sparseditto.compiler.driver import versions
 from sparseditto.compiler.execute import lay_out
 from sparseditto.compiler.matrix import Matrix
 from sparseditto.compiler.package import KernelPackage
@@ -189,7 +189,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--check", action="store_true", help="exit 1 where packing is too slow or takes too much memory")
     args = parser.parse_args(words)
-    lines = [json.dumps({"machine": dict(versions()), "rounds": args.rounds})]
+    lines = [json.dumps(machine_row("host") | {"rounds": args.rounds})]
     short, pattern, csr = 0, "", None
     for storage in sorted(STORAGES, key=lambda s: s.pattern):
         if storage.pattern != pattern:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.emulated import Emulation
+from benchmarks.machine import machine_row
 from benchmarks.prepare import Options, Prepared, Ready, prepare_here
 from benchmarks.report import name_of, table
 from benchmarks.run import are_widths, no_gpu, note, some_cases, tasks_of
@@ -80,6 +81,7 @@ def main(words: Sequence[str] | None = None) -> int:
     rows = []
     args.out.parent.mkdir(parents=True, exist_ok=True)
     with args.out.open("a") as stream:
+        stream.write(json.dumps(machine_row(args.device)) + "\n")
         for row in _rows(args, cases):
             rows.append(row)
             stream.write(json.dumps(row) + "\n")

@@ -33,11 +33,11 @@ from typing import Any, NoReturn
 from benchmarks.bounds import Rates
 from benchmarks.candidates import Bench, Subject, Tuner, best_plans
 from benchmarks.emulated import Emulation, emulated_row
+from benchmarks.machine import machine_row
 from benchmarks.prepare import Kernel, Options, Preparation, Prepared, Ready, Task, describe
 from benchmarks.suite import Case, corpus_cases, corpus_folder, suite
 from benchmarks.timing import Progress
 from sparseditto.agent.tuner import Budget
-from sparseditto.compiler.driver import versions
 
 SCHEMA = 1
 TUNED = ("tuned", "tuned-csr")  # the second: only plans that read CSR as it is
@@ -225,12 +225,7 @@ class Run:
         note(f"{total} tasks on {len(work)} matrices are left")
         if not total:
             return 0
-        about: dict[str, Any] = {
-            "kind": "machine",
-            "schema": SCHEMA,
-            "versions": dict(versions()),
-            "argv": [word.rsplit("/", 1)[-1] for word in sys.argv[1:]],
-        }  # no folders
+        about = machine_row(self.args.device) | {"schema": SCHEMA}
         if self.args.device == "cuda":
             about |= self._open_gpu()
         self.results.append(about)
@@ -254,12 +249,13 @@ class Run:
         return 1 if self.wrong else 0
 
     def _open_gpu(self) -> dict[str, Any]:
+        from benchmarks import cusparse
         from benchmarks.bounds import measure_rates
-        from benchmarks.gpu import Device, machine
+        from benchmarks.gpu import Device
 
         self.device = Device(self.args.rounds, self.args.cold, self.args.dtype, self.args.col_major)
         self.rates = measure_rates()
-        return machine(self.rates)
+        return {"cusparse": cusparse.version(), "rates": self.rates.to_json()}
 
     def _processes(self, tuned: bool) -> tuple[int, int]:
         """How many prepare cases, and how many compile candidates."""

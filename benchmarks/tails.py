@@ -24,6 +24,7 @@ from typing import Any
 
 from benchmarks.candidates import Bench
 from benchmarks.emulated import Emulation
+from benchmarks.machine import machine_row
 from benchmarks.prepare import Kernel, Options, Preparation, Prepared, Ready, Task, compile_task, describe
 from benchmarks.report import table
 from benchmarks.run import Results, Setting, are_widths, no_gpu, note, read_rows, some_cases
@@ -108,6 +109,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _measure(args: argparse.Namespace, setting: Setting, results: Results, work: Sequence[tuple[Case, Sequence[Task]]]) -> bool:
     """Measure what is left, line by line; whether the GPU was lost on the way."""
+    results.append(machine_row(args.device))
     progress = Progress(sum(len(tasks) for _, tasks in work), note)
     options = Options(args.dtype, args.chip)
     device: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are run from a checkout and are 
 
 from benchmarks import generators, operands, pack_time, report, run  # noqa: E402
 from benchmarks.bounds import SECTOR, Model, Rates, Reuse  # noqa: E402
+from benchmarks.machine import machine_row  # noqa: E402
 from benchmarks.prepare import KERNELS, Options, Preparation, Task  # noqa: E402
 from benchmarks.suite import Case, corpus_cases, corpus_folder, matrix, suite  # noqa: E402
 from sparseditto.compiler.api import compile_file  # noqa: E402
@@ -241,9 +243,23 @@ def tasks(path: Path) -> list[dict[str, Any]]:
     return [row for row in run.read_rows(path) if row["kind"] == "task"]
 
 
+def test_results_say_what_they_were_measured_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/opt/here/run.py", "--out", "/opt/here/a.jsonl", "--cache=/opt/b", "--shard", "1/2"])
+    row = machine_row("simt")
+    assert list(row) == ["kind", "versions", "time", "argv"]
+    assert row["kind"] == "machine"
+    assert row["argv"] == ["--out", "a.jsonl", "--cache=b", "--shard", "1/2"]
+    assert {"python", "numpy"} <= row["versions"].keys()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row["time"])
+    monkeypatch.setattr("sparseditto.compiler.runtimes.cuda.versions", lambda: {"gpu": "made up"})
+    assert machine_row("cuda")["gpu"] == {"gpu": "made up"}
+
+
 def test_the_smoke_suite_is_right_under_emulation(tmp_path: Path) -> None:
     out = tmp_path / "smoke.jsonl"
     assert run.main(["--suite", "smoke", "--device", "simt", "--K", "8", "--out", str(out)]) == 0
+    begin, *_ = run.read_rows(out)
+    assert (begin["kind"], begin["schema"]) == ("machine", run.SCHEMA)
     rows = tasks(out)
     assert len(rows) == 2 * len(suite("smoke")) >= 16
     assert {row["outcome"] for row in rows} == {"right"}

@@ -40,7 +40,8 @@ def test_atomics_are_read_off_the_ptx(ptx: str, found: list[str], must: bool) ->
 def test_it_runs_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "deep" / "repeat.jsonl"
     assert repeat.main([*SMOKE, "--device", "simt", "--out", str(out)]) == 0
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    about, *rows = (json.loads(line) for line in out.read_text().splitlines())
+    assert about["kind"] == "machine"
     assert [(r["case"], r["op"], r["K"]) for r in rows] == [
         (case, op, k) for case in ("tiny_rmat", "tiny_road") for op, k in (("spmv", 0), ("spmm", 8))
     ]
@@ -69,6 +70,7 @@ def test_other_bits_fail_unless_atomics_explain_them(
     monkeypatch.setattr(gpu, "CudaSession", partial(fake_gpu.Session, clock, lambda package: 1.0))
     monkeypatch.setattr(cusparse, "baselines", fake_gpu.baselines(clock))
     monkeypatch.setattr(repeat, "no_gpu", lambda: None)
+    monkeypatch.setattr("sparseditto.compiler.runtimes.cuda.versions", lambda: {"gpu": "made up"})
     monkeypatch.setattr(fake_gpu.Session, "launch", launch)
     plan = "set-encoding,accumulate-registers,segment-rows{length=16},rows-to-threads,map-blocks"
     command = [*SMOKE, "--cases", "tiny_rmat|tiny_road", "--ops", "spmv", "--plan", plan, "--out", str(tmp_path / "r.jsonl")]
@@ -76,6 +78,7 @@ def test_other_bits_fail_unless_atomics_explain_them(
     text = capsys.readouterr().out
     assert "differs, as atomics may" in text
     assert ("**differs**" in text) is not only_atomics
+    assert json.loads((tmp_path / "r.jsonl").read_text().splitlines()[0])["gpu"] == {"gpu": "made up"}
 
 
 def test_what_cannot_be_asked_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

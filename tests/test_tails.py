@@ -211,7 +211,8 @@ def test_the_benchmark_runs_under_emulation(tmp_path: Path, capsys: pytest.Captu
     words = ["--suite", "smoke", "--cases", "tiny_road", "--device", "simt", "--out", str(out)]
     assert tails.main([*words, "--K", "8", "--tiles"]) == 0
     assert tails.main([*words, "--K", "8,9"]) == 0
-    eight, nine = (json.loads(line) for line in out.read_text().splitlines())
+    begin, eight, again, nine = (json.loads(line) for line in out.read_text().splitlines())
+    assert begin["kind"] == again["kind"] == "machine"
     assert (eight["K"], nine["K"]) == (8, 9)
     assert all(other["outcome"] == "ok" for other in eight["tiles"])
     assert "| tiny_road | " in capsys.readouterr().out

@@ -53,7 +53,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> fake_gpu.Clock:
     def opened(self: run.Run) -> dict[str, Any]:
         self.device = gpu.Device(self.args.rounds, self.args.cold, self.args.dtype, self.args.col_major)
         self.rates = Rates()
-        return {"gpu": {"gpu": "made up", "compute_capability": "9.0"}}
+        return {}
 
     monkeypatch.setitem(sys.modules, "cupy", fake_gpu.cupy(made))
     monkeypatch.setattr(gpu, "Stream", lambda: fake_gpu.Stream(made))
@@ -61,6 +61,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> fake_gpu.Clock:
     monkeypatch.setattr(cusparse, "baselines", fake_gpu.baselines(made))
     monkeypatch.setattr(run, "no_gpu", lambda: None)
     monkeypatch.setattr(run.Run, "_open_gpu", opened)
+    about = {"gpu": "made up", "compute_capability": "9.0"}
+    monkeypatch.setattr("sparseditto.compiler.runtimes.cuda.versions", lambda: about)
     return made
 
 
