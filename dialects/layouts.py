@@ -25,6 +25,7 @@ def window_order(lengths: NDArray[np.integer], window: int) -> NDArray[np.int64]
     """The rows by falling length, in their order where that is equal, within windows of `window` rows."""
     if window <= 1 or not lengths.size:
         return np.arange(lengths.size)
+    window = min(window, lengths.size)
     order: NDArray[np.int64] = window_shortfalls(lengths, window).argsort(axis=1, kind="stable")
     order += np.arange(0, order.size, window)[:, np.newaxis]
     return order.ravel()[: lengths.size]

@@ -9,6 +9,7 @@ import json
 import math
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -253,6 +254,15 @@ def test_the_order_of_rows_is_stable(window: int, longest: int) -> None:
     found = window_order(lengths, window)
     wanted = [i for k in range(0, 3000, window) for i in sorted(range(k, min(k + window, 3000)), key=lambda i: -lengths[i])]
     assert found.tolist() == wanted
+
+
+def test_a_window_above_all_rows_takes_no_memory_of_its_own() -> None:
+    tracemalloc.start()
+    try:
+        assert window_order(np.array([1, 3, 2]), 1 << 30).tolist() == [1, 2, 0]
+        assert tracemalloc.get_traced_memory()[1] < 1 << 16
+    finally:
+        tracemalloc.stop()
 
 
 # --- Sampling -----------------------------------------------------------------------------------------
