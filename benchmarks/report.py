@@ -3,6 +3,7 @@
     python -m benchmarks.report [FILE…] [--plots DIR]      # without FILE: the newest file in benchmarks/results
     python -m benchmarks.report --check [--ops spmv]       # exits 1 when a target of targets.json is missed
     python -m benchmarks.report --check --ops representations              # what other storage than CSR gains
+    python -m benchmarks.report --check --ops agent                        # how well the agent chooses (prior-h200.json)
 
 Only right results count.  A baseline that failed or is wrong is left out of the best, and a task without any is left out of the
 means; a task without a right result of ours counts as slower, by a ratio of 0.  Matrices of fewer than 1000 nonzeros are
@@ -29,7 +30,7 @@ from benchmarks.run import Key, key_of, read_rows
 
 HERE = Path(__file__).resolve().parent
 LEAST_NNZ = 1000
-GROUPS = {"representations": "spmv"}  # targets that --ops may name, and the operation that they speak of
+GROUPS = {"representations": ("spmv",), "agent": ("spmv", "spmm")}  # targets that --ops may name, and the operations
 OVER = {"default": "cuSPARSE default", "best_csr": "best CSR", "best_any": "best of any format"}
 
 Row = dict[str, Any]
@@ -157,6 +158,12 @@ def peer_ratios(rows: Iterable[Row], peers: Sequence[str] | None = None) -> list
     return found
 
 
+def prior_regret(op: str, name: str) -> float | None:
+    """What cross-validation of the shipped prior found of an operator: the regret `name` (see `benchmarks.prior`)."""
+    rows = json.loads((HERE / "results" / "prior-h200.json").read_text())["cross_validation"]
+    return next((row[name] for row in rows if row["op"] == op and row["K"] is None), None)
+
+
 # --- Targets ----------------------------------------------------------------------------------------------
 
 
@@ -179,6 +186,7 @@ METRICS: dict[str, Callable[[list[Row], str], float | None]] = {
     "peer_least": lambda rows, over: _least(peer_ratios(rows)),
     "over_csr_alone": lambda rows, over: geomean(over_csr_alone(rows)),
     "csr_alone_matrices": lambda rows, over: float(len(over_csr_alone(rows))),
+    "prior_five": lambda rows, over: prior_regret(over, "prior_five"),
     "matrices": lambda rows, over: float(len({row["case"] for row in rows if ours(row)})),
     "wrong": lambda rows, over: (
         float(sum(row["outcome"] in ("wrong", "gpu-fault", "check-failed") for row in rows)) if rows else None
@@ -400,7 +408,7 @@ def target_table(rows: list[Row], ops: Sequence[str]) -> str:
 
 def report(results: Results, ops: Sequence[str]) -> str:
     """The whole report."""
-    parts, shown = ["# Benchmark results"], {GROUPS.get(op, op) for op in ops}
+    parts, shown = ["# Benchmark results"], {one for op in ops for one in GROUPS.get(op, (op,))}
     for about in results.machines[-1:]:
         gpu, rates = about.get("gpu", {}), about.get("rates", {})
         parts.append(

@@ -62,7 +62,7 @@ def command(args: argparse.Namespace) -> int:
     if args.kernel is None:
         _refuse(args, "--entry", "--size", without="--kernel")
     found = _of_kernel(args) if args.kernel is not None else _of_matrices(args)
-    gpu = _hardware(args) if found.operation is not None else None
+    gpu = hardware_of(args) if found.operation is not None else None
     values = describe(found.features, found.value_bytes, found.operation, found.product, gpu)
     estimated = estimates(found.features, found.product)
     if args.json:
@@ -153,7 +153,7 @@ def _of_kernel(args: argparse.Namespace) -> Found:
     return Found(features, task.element_bytes, dense_operation(features, task.columns or 1, task.element_bytes))
 
 
-def _hardware(args: argparse.Namespace) -> Hardware:
+def hardware_of(args: argparse.Namespace) -> Hardware:
     from sparseditto.agent.features import Hardware
 
     if args.hardware is None:
