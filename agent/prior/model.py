@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,8 +150,9 @@ class Prior:
     provenance: Mapping[str, Any]
 
     @staticmethod
+    @cache
     def load(gpu: str = DEFAULT) -> Prior:
-        """The one that ships for a GPU.  Raises `InputError` where there is none."""
+        """The one that ships for a GPU, which is read once.  Raises `InputError` where there is none."""
         if gpu not in SHIPPED:
             raise InputError(
                 f"no prior ships for the GPU '{gpu}', only for {', '.join(SHIPPED)}; "

@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from sparseditto.agent.features import Features, Hardware
+from sparseditto.agent.memory.database import Record
 from sparseditto.agent.memory.exchange import Entry
 from sparseditto.agent.memory.keys import WARM, Gpu, Operator, TaskKey
 from sparseditto.agent.memory.trial import samples_of
@@ -28,7 +29,7 @@ _NAMES = frozenset(field.name for field in fields(Features))
 
 @dataclass(frozen=True)
 class Group:
-    """A task with the plans that were right, in the order in which they were first tried, and their microseconds.
+    """A task with the plans that were right, in the order in which they were tried, and their microseconds.
 
     `family` is that of the matrix; matrices of no known family are one each.  `shape` is the matrix's, as the kernel walks it.
     """
@@ -94,7 +95,7 @@ def collect(
     if len(gpus) > 1:
         raise InputError(f"the tasks were measured on {', '.join(sorted(g.name for g in gpus))}; choose one by --gpu NAME")
     by_task: dict[tuple[Any, ...], list[Entry]] = {}
-    for entry in sorted(found, key=_measured_at):
+    for entry in found:
         by_task.setdefault(_same(entry.key), []).append(entry)
     made = [_group(alike, hardware) for alike in by_task.values()]
     groups = tuple(group for group, _ in made if group is not None)
@@ -164,14 +165,19 @@ def _same(key: TaskKey) -> tuple[Any, ...]:
 
 
 def _measured_at(entry: Entry) -> str:
-    return max((m.measured_at for record in entry.records for m in record.measurements), default="")
+    return max(map(_tried_at, entry.records), default="")
+
+
+def _tried_at(record: Record) -> str:
+    """When a plan was measured last; empty where that is not known, as for records of earlier releases."""
+    return max((m.measured_at for m in record.measurements), default="")
 
 
 def _group(alike: Sequence[Entry], hardware: Hardware) -> tuple[Group | None, int]:
-    """The group of the entries of a task, the latest last, and how many of their plans cannot be read."""
+    """The group of the entries of a task and how many of their plans cannot be read."""
     times: dict[str, tuple[Plan, float]] = {}
     unreadable = 0
-    for record in (record for entry in alike for record in entry.records):
+    for record in sorted((record for entry in alike for record in entry.records), key=_tried_at):
         if samples := samples_of(record.measurements):
             try:
                 plan = record.plan.read()
