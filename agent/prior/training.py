@@ -155,7 +155,7 @@ def _unfit(entry: Entry) -> str:
     if op_of(key.operator, key.K, str(entry.about.get("op", ""))) is None:
         return "is neither SpMV nor SpMM with free storage"
     if entry.features is None or not entry.features.keys() >= _NAMES:
-        return "lacks features, which older releases did not record"
+        return "lacks features, which older releases did not record (--features FILE gives them)"
     return ""
 
 
