@@ -133,7 +133,6 @@ REPRESENTATIONS: dict[str, Representation] = {
     "bins": _laid_out("bin-rows", spmm=None),
     "split-atomic": _laid_out("split-entries{mode=atomic}", spmv="map-blocks", spmm="map-blocks"),
     "split-deterministic": _laid_out("split-entries{mode=deterministic}", spmv="map-blocks", spmm="map-blocks"),
-    "split-tickets": _laid_out("split-entries{mode=tickets}", spmv="map-blocks", spmm="map-blocks"),
     "staged-products": _laid_out("stage-entries{stage=products}", spmv="unroll", spmm=None),
     "staged-entries": _laid_out("stage-entries{stage=entries}", spmv="unroll", spmm=None),
     # --- Other orders
