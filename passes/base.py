@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mlir import ir
 
     from sparseditto.passes.nest import LoopNest
+    from sparseditto.passes.work import Work
 
 
 class Kind(Enum):
@@ -160,6 +161,10 @@ class Pass:
         """As a plan writes it: `rows-to-subgroups{lanes=8 share=auto}`."""
         spelled = " ".join(f"{key}={_spell(value)}" for key, value in self.options().items())
         return f"{self.name}{{{spelled}}}" if spelled else self.name
+
+    def effect(self, work: Work) -> Work:
+        """What the pass makes of the work of a kernel, for cost models.  A pass that says nothing changes nothing."""
+        return work
 
     def apply(self, module: ir.Module, target: Target) -> None:
         """Rewrite every function of `module` that the pass applies to.  Raises `NotApplicable` when there is none."""

@@ -12,6 +12,7 @@ from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, MappingPass, Resource, option
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
+from sparseditto.passes.work import Work
 
 
 @register
@@ -48,6 +49,9 @@ class BoundLaunch(MappingPass):
         "blocks that must fit on a multiprocessor", default=0, choices=(0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
     )
     registers: int = option("registers that a thread may have", default=0, choices=(0, 24, 32, 40, 48, 64, 80, 96, 128))
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(blocks=self.blocks, registers=self.registers)
 
     @classmethod
     def candidates(cls, _context: object) -> tuple[BoundLaunch, ...]:

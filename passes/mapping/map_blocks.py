@@ -13,6 +13,7 @@ from sparseditto.passes.base import Bottleneck, Form, MappingPass, option
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import body_ops, clone_ops, has_collectives, inline_body, within
+from sparseditto.passes.work import Work
 
 
 @register
@@ -54,6 +55,9 @@ class MapBlocks(MappingPass):
     provides = (Form.BLOCKS,)
 
     threads: int = option("threads a block", default=128, choices=(32, 64, 96, 128, 192, 256, 384, 512, 768, 1024))
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(threads=self.threads)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         lanes_loop = next(iter(nest.mapped("lane")), None)

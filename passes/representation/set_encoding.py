@@ -13,6 +13,7 @@ from sparseditto.dialects.errors import NotApplicable
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, RepresentationPass, option
 from sparseditto.passes.registry import register
+from sparseditto.passes.work import Work
 
 FORMATS = ("csr", "csc", "dcsr", "dcsc", "bsr")
 WIDTHS = (16, 32, 64)
@@ -51,6 +52,24 @@ class SetEncoding(RepresentationPass):
     coordinates: int = option("bits of a stored coordinate", default=32, choices=WIDTHS)
     block_rows: int = option("rows of a block (bsr)", default=4, choices=BLOCKS)
     block_columns: int = option("columns of a block (bsr)", default=4, choices=BLOCKS)
+
+    def effect(self, work: Work) -> Work:
+        coordinate, position = self.coordinates / 8, self.positions / 8
+        if self.format in ("dcsr", "dcsc"):
+            rows = work.rows * (1 - work.pattern.empty_rows)
+            return work._replace(
+                rows=rows,
+                units=rows,
+                entry_bytes=work.value_bytes + coordinate,
+                row_bytes=position + coordinate,
+                launches=work.launches + 1,  # one that sets the rows without entries
+            )
+        if self.format != "bsr":
+            return work._replace(entry_bytes=work.value_bytes + coordinate, row_bytes=position)
+        height, width = self.block_rows, self.block_columns
+        return work.in_blocks(height, width)._replace(
+            entry_bytes=height * width * work.value_bytes + coordinate, row_bytes=position
+        )
 
     def run_on(self, func: ir.OpView, target: Target) -> None:
         block = func.regions[0].blocks[0]

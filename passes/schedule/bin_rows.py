@@ -27,6 +27,7 @@ from sparseditto.passes.rewrite import (
     neutral,
 )
 from sparseditto.passes.rows import Finish, other_parallel, recipe_argument, row_entries, stored_entries, stored_index
+from sparseditto.passes.work import Work, share_beyond
 
 
 @register
@@ -82,6 +83,15 @@ class BinRows(SchedulePass):
     limit: int = option("entries above which a row is long", default=256, choices=(32, 64, 128, 256, 512, 1024))
     length: int = option("most entries a block", default=4096, choices=(1024, 2048, 4096, 8192, 16384, 1 << 30))
     threads: int = option("threads a block of a long row", default=256, choices=(128, 256, 512, 1024))
+
+    def effect(self, work: Work) -> Work:
+        cut = work.cut_at(self.length)
+        beyond = share_beyond(work.pattern, self.limit)
+        pieces = work.entries * beyond / self.length
+        walked = self.limit if beyond else work.longest
+        even = min(work.uneven, max(1.0, walked / max(work.pattern.mean_row, 1.0)))
+        longest = max(walked, cut.longest / self.threads)
+        return work._replace(longest=longest, uneven=even, cut=pieces, most_cut=cut.most_cut, launches=work.launches + 1)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         entries = row_entries(nest, self.name)

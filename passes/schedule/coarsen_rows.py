@@ -15,6 +15,7 @@ from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, op
 from sparseditto.passes.nest import WALKS, LoopNest
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import body_ops, has_collectives, inline_body, within
+from sparseditto.passes.work import Work
 
 
 @register
@@ -62,6 +63,10 @@ class CoarsenRows(SchedulePass):
     provides = (Form.COARSENED,)
 
     rows: int = option("rows a thread or subgroup", default=2, choices=(1, 2, 4, 8, 16))
+
+    def effect(self, work: Work) -> Work:
+        fewer = max(1.0, work.units / self.rows)
+        return work._replace(units=fewer, longest=work.longest + (self.rows - 1) * work.pattern.mean_row)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         if self.rows == 1:

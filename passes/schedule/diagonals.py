@@ -16,6 +16,7 @@ from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, 
 from sparseditto.passes.layouts import Entry, Layout, Walk, has_value
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
+from sparseditto.passes.work import Work
 
 FACTORS = (1, 2, 4, 8, 16, 1 << 20)
 
@@ -75,6 +76,18 @@ class Diagonals(SchedulePass):
     provides = (Form.SLICES,)
 
     factor: int = option("most places an entry that packing accepts", default=4, choices=FACTORS)
+
+    def effect(self, work: Work) -> Work:
+        places = max(work.pattern.diagonals * work.rows, work.entries)
+        return work._replace(
+            entries=places,
+            entry_bytes=float(work.value_bytes),
+            row_bytes=0.0,
+            longest=float(work.pattern.diagonals),
+            uneven=1.0,
+            side_by_side=True,
+            near=1.0,
+        )
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[Diagonals, ...]:

@@ -17,6 +17,7 @@ from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
 from sparseditto.passes.rows import stored_index
 from sparseditto.passes.schedule.diagonals import FACTORS
+from sparseditto.passes.work import Work
 
 
 @register
@@ -74,6 +75,15 @@ class EllRows(SchedulePass):
 
     offsets: int = option("bits of a coordinate", default=32, choices=(16, 32))
     factor: int = option("most places an entry that packing accepts", default=4, choices=FACTORS)
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(
+            entries=work.entries * work.pattern.ell_padding,
+            entry_bytes=work.value_bytes + self.offsets / 8,
+            row_bytes=0.0,
+            uneven=1.0,
+            side_by_side=True,
+        )
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[EllRows, ...]:

@@ -15,6 +15,7 @@ from sparseditto.passes.jam import Jam, Tiles
 from sparseditto.passes.nest import Loop, LoopKind, LoopNest, Role
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import body_ops
+from sparseditto.passes.work import Work
 
 MOST_ROWS = 16  # of a block: a sum each
 
@@ -55,6 +56,9 @@ class JamBlockRows(SchedulePass):
     requires = (Form.REGISTER_ACCUMULATION,)
     excludes = (Form.THREADS, Form.UNROLLED, Form.JAMMED, Form.MIRRORED)
     provides = (Form.JAMMED,)
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(block_jam=True)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         loop = self._rows(nest)

@@ -15,6 +15,7 @@ from sparseditto.passes.jam import Jam, Tiles
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import body_ops
+from sparseditto.passes.work import Work
 
 
 @register
@@ -75,6 +76,9 @@ class JamColumns(SchedulePass):
     provides = (Form.JAMMED,)
 
     factor: int = option("tiles of columns that are computed together", default=2, choices=tuple(range(1, 10)))
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(jam=self.factor)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         loop = nest.columns[-1]

@@ -18,6 +18,7 @@ from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, body_ops, clone_ops, clone_slice, depending_on, neutral, yielded
 from sparseditto.passes.row_sums import RowSums
 from sparseditto.passes.rows import stored_index
+from sparseditto.passes.work import Work
 
 
 @register
@@ -86,6 +87,12 @@ class LowerTriangle(SchedulePass):
     requires = (Form.ROWS, Form.REGISTER_ACCUMULATION)
     excludes = (*PLAIN_EXCLUDES, Form.REORDERED, Form.PARTS)
     provides = (Form.MIRRORED,)
+
+    def effect(self, work: Work) -> Work:
+        half = work.entries / 2
+        return work._replace(
+            entries=half, longest=work.longest / 2, cut=half, most_cut=work.longest, launches=work.launches + 1
+        )
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[LowerTriangle, ...]:

@@ -16,6 +16,7 @@ from sparseditto.passes.nest import LoopNest, buffer_part, root_buffer
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import body_ops
 from sparseditto.passes.rows import bits, reads_entry, recipe_argument, row_entries, stored_entries
+from sparseditto.passes.work import INDEX_BYTES, Work
 
 
 @register
@@ -64,6 +65,11 @@ class NarrowCoordinates(SchedulePass):
     provides = (Form.NARROW,)
 
     bits: int = option("bits of a stored column", default=16, choices=(8, 16))
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(
+            entry_bytes=work.value_bytes + self.bits / 8, row_bytes=work.row_bytes + INDEX_BYTES, decode=work.decode + 1
+        )
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[NarrowCoordinates, ...]:

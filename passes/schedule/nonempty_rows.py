@@ -17,6 +17,7 @@ from sparseditto.passes.nest import WALKS, Loop, LoopNest, accessed, indices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, body_ops, clone_ops, clone_reduction, clone_slice, clone_to
 from sparseditto.passes.rows import Finish, is_load, other_parallel, recipe_argument, row_entries, stored_entries, stored_index
+from sparseditto.passes.work import INDEX_BYTES, Work
 
 WORD = 32  # rows whose flags are one load
 
@@ -75,6 +76,10 @@ class NonemptyRows(SchedulePass):
     provides = (Form.LISTED,)
 
     share: int = option("most rows that a listed row looks after", default=16, choices=(4, 8, 16, 32, 64))
+
+    def effect(self, work: Work) -> Work:
+        filled = work.rows * (1 - work.pattern.empty_rows)
+        return work._replace(units=filled, row_bytes=work.row_bytes * filled / work.rows + INDEX_BYTES if work.rows else 0.0)
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[NonemptyRows, ...]:

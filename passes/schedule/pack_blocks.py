@@ -19,6 +19,7 @@ from sparseditto.passes.part_walk import popcount
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import body_ops, depends, yielded
 from sparseditto.passes.rows import recipe_argument, row_entries, stored_entries, stored_index
+from sparseditto.passes.work import Work
 
 MOST_PLACES = 32  # of a block: a bit each
 
@@ -87,6 +88,12 @@ class PackBlocks(SchedulePass):
         Form.BITMAPS,
     )
     provides = (Form.BITMAPS,)
+
+    def effect(self, work: Work) -> Work:
+        f, places = work.pattern, work.block_rows * work.block_columns
+        filled = f.entries / work.entries if work.entries else 0.0
+        stored = work.entry_bytes - places * work.value_bytes + filled * work.value_bytes + places / 8
+        return work._replace(entry_bytes=stored, decode=work.decode + 2.0 * places)
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[PackBlocks, ...]:

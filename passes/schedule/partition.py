@@ -18,6 +18,7 @@ from sparseditto.passes.rearrange import Rearranged, Rows
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, clone_slice, combine
 from sparseditto.passes.rows import Finish, row_entries
+from sparseditto.passes.work import INDEX_BYTES, Work, share_beyond
 
 _PERCENT = 100
 
@@ -81,6 +82,14 @@ class Partition(SchedulePass):
 
     by: str = option("what says to which part an entry belongs", default="length", choices=CRITERIA)
     limit: int = option("most entries of a row, columns, or least percent of a diagonal, of the first part", default=64)
+
+    def effect(self, work: Work) -> Work:
+        beyond = share_beyond(work.pattern, self.limit) if self.by == "length" else 0.5  # where columns are is not known
+        listed = work.row_bytes + INDEX_BYTES
+        least = work.longest if self.by != "length" else min(work.longest, float(self.limit))
+        many = work.rows if self.by != "length" else min(work.rows, work.entries * beyond / self.limit)
+        rest = work._replace(entries=work.entries * beyond, rows=many, units=many, row_bytes=listed, launches=1)
+        return work._replace(entries=work.entries * (1 - beyond), longest=least, row_bytes=listed, rest=rest)
 
     def __post_init__(self) -> None:
         super().__post_init__()

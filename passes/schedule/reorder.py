@@ -20,6 +20,7 @@ from sparseditto.passes.rearrange import Rearranged, Rows, gather_argument
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, body_ops, element_kernel
 from sparseditto.passes.rows import recipe_argument, stored_index, tensor_name, workspace
+from sparseditto.passes.work import INDEX_BYTES, Work
 
 
 @register
@@ -89,6 +90,16 @@ class Reorder(SchedulePass):
 
     rows: str = option("order of the rows", default="degree", choices=ROW_ORDERS)
     columns: str = option("order of the columns", default="none", choices=COLUMN_ORDERS)
+
+    def effect(self, work: Work) -> Work:
+        f, rows = work.pattern, self.rows != "none"
+        even = min(work.uneven, f.padding_sorted) if rows else work.uneven
+        return work._replace(
+            uneven=even,
+            near=0.5 * work.near if rows else work.near,
+            hot_first=self.columns == "degree",
+            row_bytes=work.row_bytes + (INDEX_BYTES if rows else 0),
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -30,6 +30,7 @@ from sparseditto.passes.rewrite import (
     sums_are_independent,
     take_initial,
 )
+from sparseditto.passes.work import Work
 
 LANES = (1, 2, 4, 8, 16, 32)
 
@@ -89,6 +90,10 @@ class RowsToSubgroups(SchedulePass):
     groups: int = option(
         "groups of lanes that share the entries while the lanes of each share the columns", default=1, choices=LANES
     )
+
+    def effect(self, work: Work) -> Work:
+        columns = self.share == "columns" or (self.share == "auto" and work.columns > 1)
+        return work._replace(lanes=self.lanes, groups=self.groups if columns else self.lanes)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         require_plain(nest.outer, self.name)

@@ -32,6 +32,7 @@ from sparseditto.passes.rows import (
     stored_entries,
     stored_index,
 )
+from sparseditto.passes.work import INDEX_BYTES, Work
 
 
 @register
@@ -83,6 +84,10 @@ class SegmentRows(SchedulePass):
     provides = (Form.SEGMENTS,)
 
     length: int = option("most entries of a segment", default=128, choices=(16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
+
+    def effect(self, work: Work) -> Work:
+        cut = work.cut_at(self.length)
+        return cut._replace(row_bytes=work.row_bytes + 2 * INDEX_BYTES, launches=work.launches + (1 if cut.cut else 0))
 
     def run(self, nest: LoopNest, target: Target) -> None:
         entries = row_entries(nest, self.name)

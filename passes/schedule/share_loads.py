@@ -31,6 +31,7 @@ from sparseditto.passes.rewrite import (
     yielded,
 )
 from sparseditto.passes.rows import position_load, reads_entry
+from sparseditto.passes.work import Work
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extui")
 
@@ -97,6 +98,9 @@ class ShareLoads(SchedulePass):
     provides = (Form.LANE_LOADS,)
 
     ahead: bool = option("load the next entries while these are computed with", default=False)
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(shared_loads=True)
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[ShareLoads, ...]:

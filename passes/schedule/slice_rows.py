@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 from typing import ClassVar
 
 from mlir import ir
@@ -15,6 +16,7 @@ from sparseditto.passes.layouts import Entry, MarkedLayout, Walk
 from sparseditto.passes.nest import LoopNest
 from sparseditto.passes.registry import register
 from sparseditto.passes.rows import stored_index
+from sparseditto.passes.work import Work
 
 
 @register
@@ -79,6 +81,21 @@ class SliceRows(SchedulePass):
     height: int = option("rows of a slice", default=32, choices=(2, 4, 8, 16, 32, 64, 128))
     window: int = option("rows that are sorted by length together", default=1, choices=(1, 128, 1024, 8192, 1 << 16, 1 << 30))
     offsets: int = option("bits of a coordinate", default=32, choices=(16, 32))
+
+    def effect(self, work: Work) -> Work:
+        f = work.pattern
+        whole = f.padding_sorted if self.window > 1 else f.padding
+        padding = 1 + (whole - 1) * min(1.2, log2(self.height) / 5)  # the features are of slices of 32 rows
+        places = work.entries * padding
+        near = work.near * (0.5 if self.window > 1 and f.variation > 0.1 else 1.0)
+        return work._replace(
+            entries=places,
+            entry_bytes=work.value_bytes + self.offsets / 8,
+            row_bytes=8 / self.height + (4 if self.window > 1 else 0),
+            uneven=1.0,
+            side_by_side=True,
+            near=near,
+        )
 
     def run(self, nest: LoopNest, target: Target) -> None:
         _Slices(self, nest).rebuild()

@@ -21,6 +21,7 @@ from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, neutral, tile_and_row
 from sparseditto.passes.row_sums import RowSums
 from sparseditto.passes.rows import recipe_argument, stored_entries, stored_index
+from sparseditto.passes.work import INDEX_BYTES, Work
 
 _LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 _RESIDENT = 1 << 18  # threads that a large GPU holds at a time
@@ -98,6 +99,27 @@ class SplitEntries(SchedulePass):
     tiles: int = option(
         "shares of the dense columns; all parts are walked for one before the next", default=1, choices=(1, 2, 4, 8)
     )
+
+    def effect(self, work: Work) -> Work:
+        columns = self.share == "columns" or (self.share == "auto" and work.columns > 1)
+        parts = max(1.0, work.entries / self.length)
+        ends = work.rows * (1 - work.pattern.empty_rows)
+        return work._replace(
+            units=parts,
+            longest=float(self.length),
+            uneven=1.0,
+            cut=min(2 * parts, 2 * work.entries / max(self.length / 2, 1)) if work.pattern.max_row > self.length / 2 else 0.0,
+            most_cut=work.pattern.max_row / self.length,
+            entry_bytes=work.entry_bytes + 0.25,
+            row_bytes=INDEX_BYTES * ends / work.rows if work.rows else 0.0,
+            lanes=self.lanes,
+            groups=1 if columns else self.lanes,
+            unroll=self.items,
+            entry_vector=self.items,
+            tile=-(-work.columns // self.tiles) if self.tiles > 1 else work.tile,
+            scanned=True,
+            launches=work.launches + (0 if self.mode == "tickets" else 1),
+        )
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[SplitEntries, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import ClassVar
 
 from mlir import ir
@@ -40,6 +41,7 @@ from sparseditto.passes.rows import (
     stored_index,
     workspace,
 )
+from sparseditto.passes.work import Work
 
 
 @register
@@ -103,6 +105,22 @@ class StageEntries(SchedulePass):
     entries: int = option("most entries of a block", default=2048, choices=(128, 256, 512, 1024, 2048, 4096))
     threads: int = option("threads a block", default=256, choices=(64, 128, 256, 512))
     stage: str = option("what is staged", default="products", choices=("products", "entries"))
+
+    def effect(self, work: Work) -> Work:
+        blocks = max(1.0, 1.1 * work.entries / self.entries)
+        staged = work.value_bytes if self.stage == "products" else work.entry_bytes
+        return work._replace(
+            units=blocks,
+            longest=float(self.entries),
+            uneven=1.0,
+            lanes=self.threads,
+            groups=self.threads,
+            unroll=max(work.unroll, self.entries // self.threads),
+            threads=self.threads,
+            staged_bytes=staged,
+            shared_bytes=work.shared_bytes + ceil(staged * self.entries),
+            most_cut=work.pattern.max_row / self.entries,
+        )
 
     def run(self, nest: LoopNest, target: Target) -> None:
         entries = row_entries(nest, self.name)

@@ -30,6 +30,7 @@ from sparseditto.passes.rewrite import (
     take_initial,
     tile_and_row,
 )
+from sparseditto.passes.work import Work
 
 WIDTHS = (8, 16, 32, 64, 128)
 _CACHE = 24 << 20  # bytes of the dense operand that an L2 cache keeps beside everything else
@@ -93,6 +94,9 @@ class TileColumns(SchedulePass):
     provides = (Form.TILES,)
 
     width: int = option("columns of a tile", default=32, choices=WIDTHS)
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(tile=min(self.width, work.columns))
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[TileColumns, ...]:

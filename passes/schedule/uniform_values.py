@@ -16,6 +16,7 @@ from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass
 from sparseditto.passes.nest import LoopNest, accessed, buffer_part, root_buffer
 from sparseditto.passes.registry import register
 from sparseditto.passes.rows import recipe_argument, stored_in
+from sparseditto.passes.work import Work
 
 
 @register
@@ -61,6 +62,9 @@ class UniformValues(SchedulePass):
         Form.BITMAPS,
     )
     provides = (Form.UNIFORM,)
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(entry_bytes=max(0.0, work.entry_bytes - work.value_bytes * work.block_rows * work.block_columns))
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[UniformValues, ...]:

@@ -18,6 +18,7 @@ from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass, op
 from sparseditto.passes.nest import MIRRORED, Loop, LoopNest
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, body_ops, clone_ops, depending_on, guard_stores, yielded
+from sparseditto.passes.work import Work
 
 
 @register
@@ -68,6 +69,9 @@ class Unroll(SchedulePass):
 
     factor: int = option("iterations at a time", default=4, choices=(1, 2, 4, 8, 16))
     tail: str = option("what becomes of iterations that are left over", default="loop", choices=("loop", "clamp", "halves"))
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(unroll=max(work.unroll, self.factor), tail=self.tail)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         loops = [loop for loop in nest.reductions if loop.sequential and not nest.children(loop)]

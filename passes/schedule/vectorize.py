@@ -18,6 +18,7 @@ from sparseditto.passes.columns import Neighbours
 from sparseditto.passes.nest import LoopNest, Slices
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, body_ops, require_plain, yielded
+from sparseditto.passes.work import Work
 
 _ELEMENTWISE = ("arith.", "math.")
 
@@ -56,6 +57,9 @@ class Vectorize(SchedulePass):
     provides = (Form.VECTORS,)
 
     width: int = option("columns a thread", default=4, choices=(1, 2, 4, 8))
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(width=self.width)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         loop = nest.columns[-1]

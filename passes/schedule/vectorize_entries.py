@@ -17,6 +17,7 @@ from sparseditto.passes.nest import Loop, LoopKind, LoopNest, buffer_part, root_
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, body_ops, clone_ops, depending_on, yielded
 from sparseditto.passes.rows import bits, reads_entry
+from sparseditto.passes.work import Work
 
 
 @register
@@ -67,6 +68,9 @@ class VectorizeEntries(SchedulePass):
     provides = (Form.ENTRY_VECTORS,)
 
     width: int = option("stored entries a load", default=4, choices=(2, 4, 8))
+
+    def effect(self, work: Work) -> Work:
+        return work._replace(entry_vector=self.width, unroll=max(work.unroll, self.width))
 
     def run(self, nest: LoopNest, target: Target) -> None:
         loops = [loop for loop in nest.reductions if loop.kind is LoopKind.COMPRESSED and b.known(loop.step) == 1]
