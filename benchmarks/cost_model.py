@@ -1,4 +1,4 @@
-"""How well the cost model tells times, and its constants: fitted to what was measured, and judged on matrices that it has not seen.
+"""How well the cost model tells times: its constants are fitted to what was measured, and judged on other matrices.
 
     python -m benchmarks.cost_model [FILE.tuning.jsonl.xz…] [--features FILE] [--out FILE] [--fit]
     python -m benchmarks.cost_model --analyse FILE          # the features of the suite's matrices, which the above reads
@@ -6,8 +6,8 @@
 Every right candidate of a search is a point: its plan, its matrix's features and its microseconds.  `--fit` looks for the
 constants that make the squared errors of log(predicted / measured) least, those within a task counted `WITHIN` times, since a
 search needs the order; a task counts as much as any other.  It writes them where the model reads them.  Then it reports, by op
-and K: the rank correlation (Spearman) within a task, the geometric mean of the factor by which a prediction is off, and how many
-times slower than the best candidate the first, and the best of the first five, by predicted cost are.  "held out" is the
+and K: the rank correlation (Spearman) within a task, the geometric mean of the factor by which a prediction is off, and how
+many times slower than the best candidate the first, and the best of the first five, by predicted cost are.  "held out" is the
 same with the constants of the other half of the matrices, which are halved by a hash of their names.
 """
 
@@ -51,7 +51,7 @@ COMMAND = "python -m benchmarks.cost_model --fit"
 LEAST = 5  # candidates of a task that is judged
 WITHIN = 2.0
 LIMITS = (0.1, 100.0)  # of a constant
-BOUNDS = {  # of those that physics bounds: no byte moves faster than was measured, no step or load takes less than an instruction
+BOUNDS = {  # no byte moves faster than was measured, and no step or load takes less than an instruction
     **dict.fromkeys(("dram", "l2", "shared", "steps", "loads", "vectors"), (1.0, 10.0)),
     **dict.fromkeys(("decodes", "shuffles", "scans", "sums"), (0.5, 30.0)),
     "power": (1.0, 8.0),
@@ -234,7 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         CALIBRATION.write_text(json.dumps(told, indent=1) + "\n")
     fitted, unseen = judge(points, points.predicted(constants)), held_out(points, constants)
     report = {"constants": asdict(constants), "fitted": by_kind(fitted), "held_out": by_kind(unseen), "tasks": unseen}
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    args.out.write_text(json.dumps(report) + "\n")
     for name, rows in (("fitted", report["fitted"]), ("held out", report["held_out"])):
         print(f"\n{name}")
         head = ["", "tasks", "Spearman", "error", "first", "first five"]

@@ -27,11 +27,12 @@ FIRST_LOADS = 3.0  # loads after one another, before and after a walk: positions
 class Demand:
     """Counts for one call, of numbers or of arrays of them (`benchmarks.cost_model` takes many plans at once).
 
-    `steps` are steps of warps over entries and `useful_steps` those that divergence leaves; `loads` those of entries that
-    they issue, `vectors` of what entries gather, `sums` the multiply-adds, `decodes` what coordinates take beyond loads,
-    `units` the starts and ends of units, `shuffles` what lanes exchange: all of them instructions of warps.  `batches` are loads
-    in flight together, one after the other, of all warps; `chain` those of the longest unit; `warps` run side by side.
-    `latency` is microseconds a batch; `idle` the share of the schedulers that have nothing to issue.
+    `launches` are kernels, `dram`, `l2` and `shared` bytes, `lines` those that L1 looks up.  Of warps: `steps` over entries,
+    `useful_steps` without those in which lanes wait for others, `loads` of entries, `vectors` that entries gather, `sums`
+    (multiply-adds), `decodes` of coordinates beyond a load, `units` begun and ended, `shuffles`, and `scans` over rows in
+    parts.  `batches` are loads in flight together, those of all warps; `chain` those of the longest unit, one after the other;
+    `warps` run side by side, `latency` is microseconds a batch, and `busy` the share of the schedulers that have a warp.
+    `atomics` are additions by lanes in global memory, `same_address` the most of them to one number.
     """
 
     launches: Any

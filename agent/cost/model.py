@@ -159,7 +159,7 @@ def total(found: Mapping[str, Any], c: Constants) -> Any:
 
 @dataclass(frozen=True)
 class Model:
-    """The cost of plans for one task on one GPU.  Raises `InputError` where the number of dense columns is not known."""
+    """The cost of plans for one task on one GPU."""
 
     task: Task
     features: Features
@@ -167,7 +167,10 @@ class Model:
     constants: Constants
 
     @staticmethod
-    def of(task: Task, features: Features, architecture: Architecture, constants: Constants | None = None) -> Model:
+    def of(task: Task, features: Features | None, architecture: Architecture, constants: Constants | None = None) -> Model:
+        """Raises `InputError` where no matrix is known, or the number of dense columns is not."""
+        if features is None:
+            raise InputError("no matrix is known; a cost needs its features (--bind A=FILE)")
         if task.columns is None:
             raise InputError("the number of dense columns is not known; a cost needs it (--size K=64)")
         return Model(task, features, Rates.of(architecture), constants or calibrated())

@@ -27,8 +27,8 @@ ROWS = 2.0  # that a cache must hold for reuse between neighbours
 def misses(f: Features, unit_bytes: float, near: float, capacity: float) -> float:
     """Bytes that a cache of `capacity` bytes takes in for one walk over all entries.
 
-    An entry reads `unit_bytes` bytes at its column, with those of its neighbours where that is less than a sector; `near` is the
-    share that the row before has had.
+    An entry reads `unit_bytes` bytes at its column, with those of its neighbours where that is less than a sector; `near` is
+    the share that the row before has had.
     """
     if not f.entries or not unit_bytes:
         return 0.0

@@ -1,4 +1,4 @@
-"""`sparseditto passes`: what a plan can be made of."""
+"""`sparseditto passes`: what a plan can be made of, and how it hangs together."""
 
 from __future__ import annotations
 
@@ -8,16 +8,28 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from sparseditto.compiler.cli.common import OK, add_json_argument, add_load_argument, emit_json
+from sparseditto.dialects.errors import InputError
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from sparseditto.passes.base import Pass
+
+GPU = "H200 SXM"
 
 
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("passes", help="list passes", description="List passes, or describe one.")
+    parser = commands.add_parser(
+        "passes", help="list passes", description="List passes, describe one, or show what they need and what they relieve."
+    )
     parser.add_argument("name", nargs="?", help="the pass to describe")
     add_load_argument(parser)
-    add_json_argument(parser)
+    parser.add_argument("--graph", action="store_true", help="the graph of passes and a GPU, or what is around one pass")
+    parser.add_argument("--gpu", metavar="NAME", help=f"the GPU of the graph (default {GPU})")
+    shape = parser.add_mutually_exclusive_group()
+    add_json_argument(shape)
+    shape.add_argument("--graphml", action="store_true", help="print the graph as GraphML")
+    shape.add_argument("--dot", action="store_true", help="print the graph for Graphviz")
     parser.set_defaults(func=command)
 
 
@@ -27,6 +39,12 @@ def command(args: argparse.Namespace) -> int:
     for path in args.load:
         load_file(path)
     chosen = [find(args.name)] if args.name else sorted(registry().values(), key=lambda c: (c.kind.value, c.name))
+    if args.graph:
+        _show_graph(args)
+        return OK
+    for option in ("gpu", "graphml", "dot"):
+        if getattr(args, option):
+            raise InputError(f"--{option} is for --graph")
     if args.json:
         emit_json([declaration(c) for c in chosen])
     elif args.name:
@@ -36,6 +54,50 @@ def command(args: argparse.Namespace) -> int:
         for c in chosen:
             print(f"{c.name:{width}}  {c.kind.value:14}  {summary(c)}")
     return OK
+
+
+def _show_graph(args: argparse.Namespace) -> None:
+    from sparseditto.agent.architecture.building import named
+    from sparseditto.agent.graph import around, pass_graph, to_dot, to_graphml, to_json
+
+    graph = pass_graph(named(args.gpu or GPU))
+    if args.name:
+        graph = around(graph, args.name)
+    if args.json:
+        emit_json(to_json(graph))
+    elif args.graphml or args.dot:
+        print(to_graphml(graph) if args.graphml else to_dot(graph), end="")
+    else:
+        print("\n".join(describe_graph(graph)))
+
+
+def describe_graph(graph: nx.MultiDiGraph) -> list[str]:
+    """What is said of each bottleneck, resource and form, for people: where it is, and the passes that name it."""
+    lines = [graph.name]
+    for node, data in graph.nodes.data():
+        if data["sort"] not in ("bottleneck", "resource", "form"):
+            continue
+        named: dict[str, list[str]] = {}
+        for _, place in graph.out_edges(node):
+            named.setdefault("at", []).append(graph.nodes[place]["name"])
+        for source, _, relation in graph.in_edges(node, keys=True):
+            named.setdefault(_SAID[relation], []).append(graph.nodes[source]["name"])
+        if named:
+            text = f": {data['text']}" if data["text"] != data["name"] else ""
+            lines += ["", f"{data['sort']} {data['name']}{text}"]
+            lines += [f"  {said} {', '.join(names)}" for said, names in named.items()]
+    return lines
+
+
+_SAID = {
+    "relieves": "relieved by",
+    "consumes": "taken by",
+    "requires": "needed by",
+    "provides": "made by",
+    "removes": "taken away by",
+    "excludes": "refused by",
+}
+"""How the relation of a pass to a word reads from the word."""
 
 
 def docstring(c: type[Pass]) -> str:

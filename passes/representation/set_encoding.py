@@ -67,9 +67,8 @@ class SetEncoding(RepresentationPass):
         if self.format != "bsr":
             return work._replace(entry_bytes=work.value_bytes + coordinate, row_bytes=position)
         height, width = self.block_rows, self.block_columns
-        return work.in_blocks(height, width)._replace(
-            entry_bytes=height * width * work.value_bytes + coordinate, row_bytes=position
-        )
+        stored = height * width * work.value_bytes + coordinate
+        return work.in_blocks(height, width)._replace(entry_bytes=stored, row_bytes=position)
 
     def run_on(self, func: ir.OpView, target: Target) -> None:
         block = func.regions[0].blocks[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from mlir import ir
 from mlir.dialects import arith, memref
@@ -67,15 +67,8 @@ class NarrowCoordinates(SchedulePass):
     bits: int = option("bits of a stored column", default=16, choices=(8, 16))
 
     def effect(self, work: Work) -> Work:
-        return work._replace(
-            entry_bytes=work.value_bytes + self.bits / 8, row_bytes=work.row_bytes + INDEX_BYTES, decode=work.decode + 1
-        )
-
-    @classmethod
-    def candidates(cls, context: Any) -> tuple[NarrowCoordinates, ...]:
-        """As many bits as rows need."""
-        features = context.features
-        return tuple(cls(bits) for bits in (8, 16) if features is not None and features.row_span <= 1 << bits)
+        stored = work.value_bytes + self.bits / 8
+        return work._replace(entry_bytes=stored, row_bytes=work.row_bytes + INDEX_BYTES, decode=work.decode + 1)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         entries = row_entries(nest, self.name, cut=False)
