@@ -7,8 +7,8 @@ Every right candidate of a search is a point: its plan, its matrix's features an
 constants that make the squared errors of log(predicted / measured) least, those within a task counted `WITHIN` times, since a
 search needs the order; a task counts as much as any other.  It writes them where the model reads them.  Then it reports, by op
 and K: the rank correlation (Spearman) within a task, the geometric mean of the factor by which a prediction is off, and how
-many times slower than the best candidate the first, and the best of the first five, by predicted cost are.  "held out" is the
-same with the constants of the other half of the matrices, which are halved by a hash of their names.
+many times slower than the best candidate the first, and the best of the first five, by predicted cost are, beside the planner's
+first plan.  "held out" is the same with the constants of the other half of the matrices, which are halved by a hash of their names.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import math
 import sys
 import zlib
 from collections.abc import Iterable, Sequence
@@ -63,12 +64,16 @@ NAMED = tuple(field.name for field in fields(Constants))
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Candidates: what each demands and how long it took, the number of its task, and what the tasks are (case, op, K)."""
+    """Candidates: what each demands and how long it took, and the number of its task.
+
+    `tasks` are (case, op, K), `defaults` the microseconds of the planner's first plan, NaN where it was not measured.
+    """
 
     demand: Demand
     us: Array
     task: NDArray[np.int64]
     tasks: Sequence[tuple[str, str, int]]
+    defaults: Sequence[float]
 
     def of(self, chosen: NDArray[np.bool_]) -> Points:
         picked = Demand(**{name: getattr(self.demand, name)[chosen] for name in NAMES})
@@ -100,6 +105,7 @@ def read_points(files: Iterable[Path], features: dict[str, Features]) -> Points:
     us: list[float] = []
     number: list[int] = []
     tasks: list[tuple[str, str, int]] = []
+    defaults: list[float] = []
     for entry in (entry for path in files for entry in read_file(path)):
         case, found = entry.about.get("case"), _measured(entry)
         if case not in features or len(found) < LEAST:
@@ -113,8 +119,9 @@ def read_points(files: Iterable[Path], features: dict[str, Features]) -> Points:
             us.append(microseconds)
             number.append(len(tasks))
         tasks.append((str(case), str(entry.about["op"]), k))
+        defaults.append(next((us for plan, us in found if plan.digest() == entry.about.get("default")), math.nan))
     columns = np.array(demands, float).T
-    return Points(Demand(**dict(zip(NAMES, columns, strict=True))), np.array(us), np.array(number), tasks)
+    return Points(Demand(**dict(zip(NAMES, columns, strict=True))), np.array(us), np.array(number), tasks, defaults)
 
 
 def _measured(entry: Entry) -> list[tuple[Any, float]]:
@@ -183,6 +190,7 @@ def judge(points: Points, predicted: Array) -> list[dict[str, Any]]:
                 "error": float(np.exp(np.abs(np.log(cost / us)).mean())),
                 "top1": float(us[order[0]] / us.min()),
                 "top5": float(us[order[:5]].min() / us.min()),
+                "planner": None if math.isnan(points.defaults[number]) else float(points.defaults[number] / us.min()),
             }
         )
     return rows
@@ -192,10 +200,10 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Of many tasks: the median correlation, and geometric means of the others."""
 
     def mean(name: str) -> float:
-        return float(np.exp(np.mean([np.log(row[name]) for row in rows])))
+        return float(np.exp(np.mean([np.log(row[name]) for row in rows if row[name] is not None])))
 
     correlation = float(median(row["spearman"] for row in rows))
-    return {"tasks": len(rows), "spearman": correlation, **{name: mean(name) for name in ("error", "top1", "top5")}}
+    return {"tasks": len(rows), "spearman": correlation, **{name: mean(name) for name in ("error", "top1", "top5", "planner")}}
 
 
 def by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -237,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.out.write_text(json.dumps(report) + "\n")
     for name, rows in (("fitted", report["fitted"]), ("held out", report["held_out"])):
         print(f"\n{name}")
-        head = ["", "tasks", "Spearman", "error", "first", "first five"]
+        head = ["", "tasks", "Spearman", "error", "first", "first five", "planner's"]
         body = [[kind, *(f"{v:.3g}" for v in summary.values())] for kind, summary in rows.items()]
         print(table(head, body))
     return 0

@@ -6,7 +6,8 @@ call, expected or estimated; nothing here is a time or knows a GPU.
 
 from __future__ import annotations
 
-from math import ceil, log2
+from itertools import pairwise
+from math import ceil, log, log2
 from typing import Any, NamedTuple
 
 WARP = 32
@@ -114,12 +115,20 @@ class Work(NamedTuple):
 
 
 def share_beyond(pattern: Any, length: float) -> float:
-    """About the share of the entries in rows longer than `length`, from the quantiles of the lengths of rows."""
-    if pattern.max_row <= length:
-        return 0.0
-    known = ((pattern.median_row, 0.5), (pattern.row_q90, 0.1), (pattern.row_q99, 0.01))
-    beyond = next((rows for least, rows in known if least >= length), 0.005)
-    if beyond >= 0.5:
-        return 1.0
-    mean = max(pattern.mean_row, 1.0)
-    return float(min(1.0, max(beyond * length / mean, min(pattern.long_rows, beyond * pattern.max_row / mean))))
+    """About the share of the entries that are in rows longer than `length`.
+
+    It is 1 beyond one entry, `long_rows` beyond the length that 99 % of the rows do not exceed, and 0 beyond the longest row;
+    of q of the rows, none longer than n, at most q n / mean_row are shorter.  In between, linear in the logarithm.
+    """
+    mean, top = max(pattern.mean_row, 1e-9), pattern.long_rows
+    known = (
+        (1, 1.0),
+        (pattern.median_row, max(top, 1 - 0.5 * pattern.median_row / mean)),
+        (pattern.row_q90, max(top, 1 - 0.9 * pattern.row_q90 / mean)),
+        (pattern.row_q99, top),
+        (pattern.max_row, 0.0),
+    )
+    for (less, above), (more, below) in pairwise(known):
+        if length < more:
+            return above - (above - below) * max(0.0, log(length / max(less, 1)) / log(more / max(less, 1)))
+    return 0.0
