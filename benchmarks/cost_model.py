@@ -7,8 +7,9 @@ Every right candidate of a search is a point: its plan, its matrix's features an
 constants that make the squared errors of log(predicted / measured) least, those within a task counted `WITHIN` times, since a
 search needs the order; a task counts as much as any other.  It writes them where the model reads them.  Then it reports, by op
 and K: the rank correlation (Spearman) within a task, the geometric mean of the factor by which a prediction is off, and how
-many times slower than the best candidate the first, and the best of the first five, by predicted cost are, beside the planner's
-first plan.  "held out" is the same with the constants of the other half of the matrices, which are halved by a hash of their names.
+many times slower than the best candidate the first, and the best of the first five, by predicted cost are, beside the
+plan that the planner took first then.  "held out" is the same with the constants of the other half of the matrices, which are
+halved by a hash of their names.
 """
 
 from __future__ import annotations
