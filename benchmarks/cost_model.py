@@ -142,25 +142,25 @@ def _measured(entry: Entry) -> list[tuple[Any, float]]:
 # --- Fitting ----------------------------------------------------------------------------------------------
 
 
-def fit(points: Points, first: Constants) -> Constants:
-    """The constants with the least squares; see the module."""
+def fit(points: Points) -> Constants:
+    """The constants with the least squares, from the defaults of `Constants`, which those of what no candidate does keep."""
     weight = 1 / np.sqrt(np.bincount(points.task)[points.task])
     count = np.maximum(np.bincount(points.task), 1)
     logs = np.log(points.us)
+    free = [name for name in NAMED if name not in NAMES or getattr(points.demand, name).any()]
+
+    def constants(x: Array) -> Constants:
+        return replace(Constants(), **dict(zip(free, map(float, np.exp(x)), strict=True)))
 
     def errors(x: Array) -> Array:
-        error = np.log(points.predicted(_constants(x))) - logs
+        error = np.log(points.predicted(constants(x))) - logs
         mean = np.bincount(points.task, error, count.size) / count
         return np.concatenate((error * weight, WITHIN * (error - mean[points.task]) * weight))
 
-    low, high = (np.log([BOUNDS.get(name, LIMITS)[i] for name in NAMED]) for i in (0, 1))
-    start = np.clip(np.log([getattr(first, name) for name in NAMED]), low + 1e-6, high - 1e-6)
+    low, high = (np.log([BOUNDS.get(name, LIMITS)[i] for name in free]) for i in (0, 1))
+    start = np.clip(np.log([getattr(Constants(), name) for name in free]), low + 1e-6, high - 1e-6)
     found = least_squares(errors, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, max_nfev=60)
-    return Constants(**{name: float(f"{value:.4g}") for name, value in asdict(_constants(found.x)).items()})
-
-
-def _constants(x: Array) -> Constants:
-    return Constants(*map(float, np.exp(x)))
+    return Constants(**{name: float(f"{value:.4g}") for name, value in asdict(constants(found.x)).items()})
 
 
 def half(case: str) -> int:
@@ -213,12 +213,12 @@ def by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
     return {**found, "all": summarise(rows)}
 
 
-def held_out(points: Points, first: Constants) -> list[dict[str, Any]]:
+def held_out(points: Points) -> list[dict[str, Any]]:
     """The judgement of each half of the matrices with the constants of the other."""
     halves = np.array([half(case) for case, _, _ in points.tasks])[points.task]
     predicted = np.zeros(points.us.size)
     for number in (0, 1):
-        predicted[halves == number] = points.of(halves == number).predicted(fit(points.of(halves != number), first))
+        predicted[halves == number] = points.of(halves == number).predicted(fit(points.of(halves != number)))
     return judge(points, predicted)
 
 
@@ -236,12 +236,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     points = read_points(args.files, read_features(args.features))
     if not points.us.size:
         raise InputError("there is no candidate of a matrix whose features are known")
-    constants = fit(points, calibrated()) if args.fit else calibrated()
+    constants = fit(points) if args.fit else calibrated()
     if args.fit:
         source = {"gpu": CALIBRATED, "source": [path.name for path in args.files], "command": COMMAND}
         told = {"schema": SCHEMA, **source, "candidates": int(points.us.size), "constants": asdict(constants)}
         CALIBRATION.write_text(json.dumps(told, indent=1) + "\n")
-    fitted, unseen = judge(points, points.predicted(constants)), held_out(points, constants)
+    fitted, unseen = judge(points, points.predicted(constants)), held_out(points)
     report = {"constants": asdict(constants), "fitted": by_kind(fitted), "held_out": by_kind(unseen), "tasks": unseen}
     args.out.write_text(json.dumps(report) + "\n")
     for name, rows in (("fitted", report["fitted"]), ("held out", report["held_out"])):

@@ -31,6 +31,7 @@ H200 = named("h200")
 HEAD = "set-encoding,accumulate-registers"
 THREADS = f"{HEAD},rows-to-threads,unroll,map-blocks"
 LANES = f"{HEAD},rows-to-subgroups{{lanes=8 share=entries}},unroll,map-blocks"
+WIDE = f"{HEAD},vectorize{{width=8}},jam-columns{{factor=8}},rows-to-threads,unroll{{factor=16}}"
 REPORT = Path(__file__).parents[1] / "benchmarks" / "results" / "cost-model-h200.json"
 
 
@@ -327,7 +328,9 @@ def test_a_cost_needs_a_matrix_and_columns() -> None:
     [
         (f"{HEAD},stage-entries{{entries=4096 threads=512 stage=entries}}", "t4", None),
         (f"{HEAD},rows-to-threads,map-blocks{{threads=1024}},bound-launch{{blocks=4}}", "h200", "4 blocks"),
-        (f"{HEAD},rows-to-threads,map-blocks{{threads=1024}},bound-launch{{registers=96}}", "h200", "98304 registers a block"),
+        (f"{WIDE},map-blocks{{threads=1024}},bound-launch{{registers=96}}", "h200", "98304 registers a block"),
+        (f"{HEAD},rows-to-threads,map-blocks{{threads=1024}},bound-launch{{registers=96}}", "h200", None),
+        (f"{WIDE},map-blocks{{threads=1024}}", "h200", None),
     ],
 )
 def test_what_a_gpu_cannot_run_is_refused_with_numbers(plan: str, gpu: str, numbers: str | None) -> None:

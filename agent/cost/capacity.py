@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparseditto.agent.architecture.architecture import Architecture
 from sparseditto.agent.architecture.occupancy import Violation, check
+from sparseditto.agent.cost.demand import wanted_registers
 from sparseditto.agent.cost.model import works
 from sparseditto.agent.features import Features
 from sparseditto.agent.planner import Task
@@ -11,21 +12,20 @@ from sparseditto.dialects.errors import NotApplicable
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.work import Work
 
-LEAST_REGISTERS = 16  # of a thread: ptxas compiles no kernel of ours with fewer
-
 
 def violations(plan: Plan, task: Task, features: Features, architecture: Architecture) -> list[Violation]:
     """What stops the kernels of a plan from running, part by part, as far as its options say: empty where nothing is known.
 
-    Threads of a block and shared memory follow from options.  A bound on registers is the most that a thread may take; the
-    blocks that `bound-launch` promises must fit with the fewest that a kernel needs.  Raises as `occupancy` does.
+    Threads of a block, shared memory, and the blocks that must fit on a multiprocessor follow from options.  Registers stop a
+    kernel only where the plan bounds them for each thread (else `ptxas` keeps to what fits the block): it is then taken to
+    need as many as its loads and sums do, up to the bound.  Raises as `occupancy` does.
     """
     parts = works(plan, task, features)
     return list(dict.fromkeys(v for work in parts if work.threads for v in _of_part(work, architecture)))
 
 
 def _of_part(work: Work, architecture: Architecture) -> list[Violation]:
-    registers = work.registers or LEAST_REGISTERS
+    registers = int(min(work.registers, wanted_registers(work)))
     return check(architecture, registers, work.shared_bytes, work.threads, max(1, work.blocks))
 
 

@@ -20,6 +20,9 @@ LEAST = 32  # registers with which all threads of a multiprocessor are resident
 MOST = 255
 NEIGHBOURS = 2.5  # units that walk side by side gather neighbouring elements that often as they gather the same
 NEAREST = 0.95
+HOT_FIRST = (
+    0.77  # of what is gathered, where what is often gathered is side by side: SpMV with R-MAT on an H200, with and without
+)
 FIRST_LOADS = 3.0  # loads after one another, before and after a walk: positions, the sum's start, the store
 
 
@@ -108,15 +111,23 @@ def demand(work: Work, rates: Rates) -> Demand:
 def _resident(work: Work, rates: Rates) -> tuple[float, float]:
     """Steps whose loads are in flight together, and warps that the GPU holds: both as registers and shared memory allow."""
     threads = work.threads or WARP
-    step = work.jam * work.width * work.block_columns + 1
-    wanted = SPARE + work.sums + work.unroll * step
     bound = rates.registers / (work.blocks * threads) if work.blocks else work.registers or max(LEAST, 24 + 2 * work.sums)
-    registers = max(16.0, min(wanted, bound, MOST))
-    flight = min(float(work.unroll), max(1.0, (registers - SPARE - work.sums) / step))
+    registers = max(16.0, min(wanted_registers(work), bound, MOST))
+    flight = min(float(work.unroll), max(1.0, (registers - SPARE - work.sums) / _step_registers(work)))
     blocks = min(rates.max_threads / threads, rates.registers / (registers * threads), rates.max_blocks)
     if work.shared_bytes:
         blocks = min(blocks, rates.shared_bytes / work.shared_bytes)
     return flight, max(1.0, float(int(blocks))) * threads / WARP * rates.multiprocessors
+
+
+def wanted_registers(work: Work) -> float:
+    """Registers that a thread takes with all of its loads in flight: an estimate."""
+    return SPARE + work.sums + work.unroll * _step_registers(work)
+
+
+def _step_registers(work: Work) -> int:
+    """Registers for what one step loads: an entry, and what it gathers."""
+    return work.jam * work.width * work.block_columns + 1
 
 
 def _batches(steps: float, work: Work, flight: float) -> float:
@@ -177,8 +188,6 @@ def _traffic(work: Work, rates: Rates) -> _Traffic:
     stream = rates.l2_latency + cold * (rates.dram_latency - rates.l2_latency)
     return _Traffic(cold * (again * matrix + l2 + output), walks * matrix + l1 + output, latency + 0.5 * stream)
 
-
-HOT_FIRST = 0.75  # of the sectors that are gathered, where those that are gathered often are side by side (measured)
 
 _misses = lru_cache(maxsize=256)(misses)
 
