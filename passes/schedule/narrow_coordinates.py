@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mlir import ir
 from mlir.dialects import arith, memref
@@ -69,6 +69,12 @@ class NarrowCoordinates(SchedulePass):
     def effect(self, work: Work) -> Work:
         stored = work.value_bytes + self.bits / 8
         return work._replace(entry_bytes=stored, row_bytes=work.row_bytes + INDEX_BYTES, decode=work.decode + 1)
+
+    @classmethod
+    def candidates(cls, context: Any) -> tuple[NarrowCoordinates, ...]:
+        """As many bits as rows need."""
+        features = context.features
+        return tuple(cls(bits) for bits in (8, 16) if features is not None and features.row_span <= 1 << bits)
 
     def run(self, nest: LoopNest, target: Target) -> None:
         entries = row_entries(nest, self.name, cut=False)
