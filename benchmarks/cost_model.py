@@ -1,15 +1,14 @@
 """How well the cost model tells times: its constants are fitted to what was measured, and judged on other matrices.
 
     python -m benchmarks.cost_model [FILE.tuning.jsonl.xz…] [--features FILE] [--out FILE] [--fit]
-    python -m benchmarks.cost_model --analyse FILE          # the features of the suite's matrices, which the above reads
 
-Every right candidate of a search is a point: its plan, its matrix's features and its microseconds.  `--fit` looks for the
-constants that make the squared errors of log(predicted / measured) least, those within a task counted `WITHIN` times, since a
-search needs the order; a task counts as much as any other.  It writes them where the model reads them.  Then it reports, by op
-and K: the rank correlation (Spearman) within a task, the geometric mean of the factor by which a prediction is off, and how
-many times slower than the best candidate the first, and the best of the first five, by predicted cost are, beside the
-plan that the planner took first then.  "held out" is the same with the constants of the other half of the matrices, which are
-halved by a hash of their names.
+The features of the matrices are those that `python -m benchmarks.prior --features` writes.  Every right candidate of a search
+is a point: its plan, its matrix's features and its microseconds.  `--fit` looks for the constants that make the squared errors
+of log(predicted / measured) least, those within a task counted `WITHIN` times, since a search needs the order; a task counts as
+much as any other.  It writes them where the model reads them.  Then it reports, by op and K: the rank correlation (Spearman)
+within a task, the geometric mean of the factor by which a prediction is off, and how many times slower than the best candidate
+the first, and the best of the first five, by predicted cost are, beside the plan that the planner took first then.  "held out"
+is the same with the constants of the other half of the matrices, which are halved by a hash of their names.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 from scipy.stats import spearmanr
 
+from benchmarks.prior import FEATURES
 from benchmarks.report import table
-from benchmarks.suite import matrix, suite
 from sparseditto.agent.architecture.building import named
 from sparseditto.agent.cost.demand import NAMES, Demand
 from sparseditto.agent.cost.model import SCHEMA, Constants, Model, calibrated, times, total
 from sparseditto.agent.cost.rates import CALIBRATED, Rates
-from sparseditto.agent.features import Features, analyse
+from sparseditto.agent.features import Features
 from sparseditto.agent.memory.exchange import Entry, read_file
 from sparseditto.agent.memory.trial import samples_of
 from sparseditto.agent.planner import Task
+from sparseditto.agent.prior import training
 from sparseditto.dialects.errors import InputError, PlanError
 
 RESULTS = Path(__file__).parent / "results"
 MEASURED = RESULTS / "suite-h200.tuning.jsonl.xz"
-FEATURES = RESULTS / "suite-features.jsonl.xz"
 REPORT = RESULTS / "cost-model-h200.json"
 CALIBRATION = Path(__file__).parents[1] / "agent" / "cost" / "calibration.json"
 COMMAND = "python -m benchmarks.cost_model --fit"
@@ -88,15 +87,9 @@ class Points:
 # --- Reading ----------------------------------------------------------------------------------------------
 
 
-def write_features(path: Path) -> None:
-    """Analyse every matrix of the full suite."""
-    lines = [json.dumps({"case": case.name, "features": analyse(matrix(case)).to_json()}) for case in suite("full")]
-    path.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
-
-
 def read_features(path: Path) -> dict[str, Features]:
-    found = [json.loads(line) for line in lzma.decompress(path.read_bytes()).decode().splitlines()]
-    return {one["case"]: Features.from_json(one["features"]) for one in found}
+    lines = lzma.decompress(path.read_bytes()).decode().splitlines()
+    return {case: Features.from_json(found) for case, found in training.read_features(lines, path.name).items()}
 
 
 def read_points(files: Iterable[Path], features: dict[str, Features]) -> Points:
@@ -226,13 +219,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, default=[MEASURED])
     parser.add_argument("--features", type=Path, default=FEATURES)
-    parser.add_argument("--analyse", type=Path, metavar="FILE")
     parser.add_argument("--fit", action="store_true", help="find the constants anew")
     parser.add_argument("--out", type=Path, default=REPORT)
     args = parser.parse_args(argv)
-    if args.analyse is not None:
-        write_features(args.analyse)
-        return 0
     points = read_points(args.files, read_features(args.features))
     if not points.us.size:
         raise InputError("there is no candidate of a matrix whose features are known")

@@ -118,7 +118,7 @@ class SplitEntries(SchedulePass):
             entry_vector=self.items,
             tile=-(-work.columns // self.tiles) if self.tiles > 1 else work.tile,
             scanned=True,
-            launches=work.launches + (0 if self.mode == "tickets" else 1),
+            launches=work.launches + 1,
         )
 
     @classmethod
