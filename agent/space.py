@@ -7,11 +7,13 @@ is used at once.  `Plan` refuses what no order allows; a pass may still refuse t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise, permutations, product, zip_longest
+from itertools import chain, pairwise, permutations, product, zip_longest
 from typing import Any
 
+from sparseditto.agent.architecture.architecture import Architecture
+from sparseditto.agent.architecture.choosing import place_of
 from sparseditto.agent.features import Features
 from sparseditto.agent.planner import Task, ranked
 from sparseditto.dialects.errors import PlanError
@@ -20,7 +22,6 @@ from sparseditto.passes.base import Bottleneck, Form, Kind, Pass
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import registry
 
-SEEDS = 48
 _KINDS = (Kind.REPRESENTATION, Kind.SCHEDULE, Kind.MAPPING)
 _VARIED = 0.8  # standard deviation of row lengths over their mean, from which rows count as skewed
 _LONG = 16.0  # longest row over the mean row, the same
@@ -30,7 +31,9 @@ Steps = tuple[Pass, ...]
 
 @dataclass(frozen=True)
 class Context:
-    """What a plan is chosen from: the task, the features of the matrix (None: not known) and the chip.
+    """What a plan is chosen from: the task, the features of the matrix (None: not known), the chip and the GPU.
+
+    `architecture` is the GPU that the plan is for; without one it is the one that is meant by the chip (`place_of`).
 
     A pass that knows better than its choices which parameters are worth a try has a class method
     `candidates(context: Context) -> Iterable[Pass]`, the best first; nothing else is then proposed of it.
@@ -39,15 +42,25 @@ class Context:
     task: Task
     features: Features | None = None
     target: Target = dataclasses.field(default_factory=Target)
+    architecture: Architecture | None = None
+
+    @property
+    def gpu(self) -> Architecture:
+        """The GPU that the plan is for."""
+        return self.architecture or place_of(self.target.chip)[1]
 
 
 @dataclass(frozen=True)
 class Move:
-    """A plan one change away.  `label` says the change (`unroll.factor=8`, `+unroll`), `subject` what it is about."""
+    """A plan one change away.  `label` says the change (`unroll.factor=8`, `+unroll`), `subject` what it is about.
+
+    `hope` is the natural logarithm of the speedup that somebody predicts.
+    """
 
     plan: Plan
     label: str
     subject: str
+    hope: float = 0.0
 
 
 class Space:
@@ -144,10 +157,10 @@ class Space:
         for cls in self._absent(steps):
             variants = self.variants(cls)
             for variant in variants:
-                for k in range(len(steps) + 1):
+                for k in _places(steps, cls.kind):
                     yield (*steps[:k], variant, *steps[k:]), f"+{variant}", f"+{cls.name}"
             for helper in self._helpers(cls, steps):
-                for k in range(len(steps) + 1):
+                for k in _places(steps, cls.kind):
                     for variant in variants[:1]:
                         added = (*steps[:k], *self.variants(helper)[:1], variant, *steps[k:])
                         yield added, f"+{helper.name}+{variant}", f"+{cls.name}"
@@ -201,23 +214,34 @@ class Space:
 
     # --- Seeds ----------------------------------------------------------------------------------------
 
-    def seeds(self, limit: int = SEEDS) -> list[Plan]:
-        """The plans that structure suggests, then those unlike the first and each other, what is likely to help first."""
-        suggested = ranked(self.context.task, self.context.features, self.context.target)
-        base = suggested[0]
+    def seeds(self, urgent: Set[Bottleneck] = frozenset(), suggested: Sequence[Plan] | None = None) -> Iterator[Plan]:
+        """The plans that structure suggests, then those unlike the first and each other, what is likely to help first.
+
+        A pass is likely to help that relieves what is `urgent` (nothing: what the features say); `suggested` are in place of
+        those of the planner.
+        """
+        context = self.context
+        first = suggested or ranked(context.task, context.features, context.target)
+        urgent = urgent or _urgent(context.features)
+        found = set()
+        for plan in chain(first, (move.plan for move in self._unlike(first[0], urgent))):
+            if plan.digest() not in found:
+                found.add(plan.digest())
+                yield plan
+
+    def _unlike(self, base: Plan, urgent: Set[Bottleneck]) -> Iterator[Move]:
+        """One change away from `base`, kinds of changes in turn; then two, where the first maps the rows in another way."""
         moves = self.moves(base)
-        mappers = [m for m in moves if self._is_replacement(base, m)]
-        helpful = [m for m in moves if m.label.startswith("+") and self._relieves(m)]
-        others = [m for m in moves if m.label.startswith("+") and not self._relieves(m)]
+        mappers = _spread([m for m in moves if self._is_replacement(base, m)])
+        helpful = [m for m in moves if m.label.startswith("+") and self._relieves(m, urgent)]
+        others = [m for m in moves if m.label.startswith("+") and not self._relieves(m, urgent)]
         removals = [m for m in moves if m.label.startswith("-")]
         options = [m for m in moves if m.subject in {f"{s.name}.{o}" for s in base.steps for o in s.options()}]
         groups = [_spread(helpful), _spread([*mappers, *self._far(base)]), _spread(others), _spread(removals), _spread(options)]
-        both = [n for m in _spread(mappers) for n in self.moves(m.plan) if n.label.startswith("+") and self._relieves(n)]
-        singles = [plan for row in zip_longest(*groups) for plan in row if plan is not None]
-        found: dict[str, Plan] = {plan.digest(): plan for plan in suggested}
-        for move in [*singles, *_spread(both)]:
-            found.setdefault(move.plan.digest(), move.plan)
-        return list(found.values())[:limit]
+        yield from (move for row in zip_longest(*groups) for move in row if move is not None)
+        for mapper in mappers:
+            moves = self.moves(mapper.plan)
+            yield from _spread([m for m in moves if m.label.startswith("+") and self._relieves(m, urgent)])
 
     def _far(self, base: Plan) -> Iterator[Move]:
         """The rows mapped as in `base`, with each option of that at every choice."""
@@ -233,14 +257,8 @@ class Space:
         mappers = {step.name for step in base.steps if Form.THREADS in step.provides}
         return move.subject.split(">")[0] in mappers and ">" in move.subject
 
-    def _relieves(self, move: Move) -> bool:
-        cls = self._passes[move.subject.lstrip("+")]
-        return bool(_urgent(self.context.features) & set(cls.relieves))
-
-
-def seeds(task: Task, features: Features | None = None, target: Target | None = None, limit: int = SEEDS) -> list[Plan]:
-    """What to try first for a task: see `Space.seeds`."""
-    return Space(Context(task, features, target or Target())).seeds(limit)
+    def _relieves(self, move: Move, urgent: Set[Bottleneck]) -> bool:
+        return bool(urgent & set(self._passes[move.subject.lstrip("+")].relieves))
 
 
 def _urgent(features: Features | None) -> set[Bottleneck]:
@@ -264,6 +282,15 @@ def _parts(steps: Steps) -> list[Steps]:
     """The steps from one turn of parts to the next."""
     turns = [k for k, step in enumerate(steps) if step.starts_part]
     return [steps[a:b] for a, b in pairwise([0, *turns, len(steps)])]
+
+
+def _places(steps: Steps, kind: Kind) -> list[int]:
+    """Where a step of that kind may be put in, as the order of kinds goes."""
+    ranks = [_KINDS.index(step.kind) for step in steps]
+    rank = _KINDS.index(kind)
+    after = [k == 0 or ranks[k - 1] <= rank for k in range(len(steps) + 1)]
+    before = [k == len(steps) or rank <= ranks[k] or steps[k].starts_part for k in range(len(steps) + 1)]
+    return [k for k, fits in enumerate(map(all, zip(after, before, strict=True))) if fits]
 
 
 def _repeats(steps: Sequence[Pass]) -> bool:

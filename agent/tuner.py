@@ -416,9 +416,9 @@ class _Luck:
         )
 
     def key(self, move: Move) -> float:
-        """Sorts the most promising first: a move that gained before, then half of what its kind gained at best."""
+        """Sorts the most promising first, by what is predicted, and what the move gained before or half its kind's best."""
         if move.label in self.gains:
-            return -statistics.fmean(self.gains[move.label])
+            return -move.hope - statistics.fmean(self.gains[move.label])
         if move.subject in self.gains:
-            return -max(self.gains[move.subject]) / 2
-        return -self._HOPE
+            return -move.hope - max(self.gains[move.subject]) / 2
+        return -move.hope - self._HOPE

@@ -22,6 +22,7 @@ from sparseditto.agent.features import Features
 from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.keys import WARM, TaskKey
 from sparseditto.agent.memory.trial import Measurement, Trial, pooled
+from sparseditto.agent.ranking import Ranking
 from sparseditto.agent.space import Space
 from sparseditto.agent.tuner import DUPLICATE, HOPELESS, OK, Answer, Budget, Found, Request, search
 from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
@@ -68,6 +69,19 @@ class Bench(Protocol):
 
     def meanwhile(self) -> bool:
         """Do a little of the rest of the task; False when nothing is left."""
+
+
+class Every(Collection[str]):
+    """All names, of baselines for example that are not to be run."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 class Compilers:
@@ -213,12 +227,12 @@ class Search:
     def run(self, bench: Bench, skip: Collection[str]) -> Tuned:
         start = time.perf_counter()
         self.bench, self.skip = bench, skip
-        space = Space(self.context, plain.passes() if self.tuner.csr else None)
+        ranking = Ranking(Space(self.context, plain.passes() if self.tuner.csr else None))
         seen = self._begin()
         try:
             found = search(
                 self.first,
-                space.moves,
+                ranking.moves,
                 self._evaluate,
                 self.tuner.budget,
                 self._goal_us(),

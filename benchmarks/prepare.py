@@ -27,12 +27,13 @@ from benchmarks.bounds import Model, Rates, Traffic
 from benchmarks.operands import Reference, reference
 from benchmarks.suite import Case, matrix
 from sparseditto.agent.features import analyse
+from sparseditto.agent.ranking import Ranking
 from sparseditto.agent.space import Context, Space
 from sparseditto.compiler.api import compile_file
+from sparseditto.compiler.driver import planning_context
 from sparseditto.compiler.kernel import read_kernel_file
 from sparseditto.compiler.package import KernelPackage
 from sparseditto.compiler.problem import bind
-from sparseditto.compiler.tuning import planning_context
 from sparseditto.dialects import binding
 from sparseditto.dialects.errors import DittoError
 from sparseditto.dialects.target import Target
@@ -158,7 +159,7 @@ def _first_plans(task: Task, csr: Any, options: Options, folder: Path) -> tuple[
     with binding.context():
         computation = read_kernel_file(kernel_file(task.op, options.dtype, folder)).computation
     context = planning_context(bind(computation, {"A": csr}, task.sizes), Target.named(options.chip))
-    seeds = Space(context).seeds()
+    seeds = Ranking(Space(context)).seeds()
     if options.csr:
         return context, tuple(dict.fromkeys(found for plan in seeds if (found := plain.as_csr(plan, csr.nnz)) is not None))
     return context, tuple(seeds)

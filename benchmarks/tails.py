@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from benchmarks.candidates import Bench
+from benchmarks.candidates import Bench, Every
 from benchmarks.emulated import Emulation
 from benchmarks.machine import machine_row
 from benchmarks.prepare import Kernel, Options, Preparation, Prepared, Ready, Task, compile_task, describe
@@ -46,19 +46,6 @@ SMALL = ("stencil5_256", "stencil7_30", "unif10k_10")
 WIDTHS = "7,8,9,12,15,16,17,31,32,33,63,64,65,127,128,129,143"
 CLIFF = 1.5  # one column more than a power of two may cost so much more
 ROUNDS = 5  # of what is measured beside the default plan
-
-
-class _Every(Collection[str]):
-    """All names: no baseline is run."""
-
-    def __contains__(self, _: object) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -221,7 +208,7 @@ def _on_gpu(on_gpu: Any, options: Options, prepared: Prepared, others: Sequence[
         return None, _tiles(bench, others)
 
     try:
-        row: dict[str, Any] = on_gpu.measure(prepared, options.rates, choose, _Every())
+        row: dict[str, Any] = on_gpu.measure(prepared, options.rates, choose, Every())
     except GpuFault as e:
         return {"outcome": "gpu-fault", "why": str(e)}
     return {key: value for key, value in row.items() if key != "baselines"}

@@ -250,8 +250,11 @@ class Progress:
     def __init__(self, total: int, say: Callable[[str], None]) -> None:
         self.total, self.done, self.started, self._say = total, 0, time.perf_counter(), say
 
+    def elapsed_s(self) -> float:
+        return time.perf_counter() - self.started
+
     def step(self, text: str) -> None:
         self.done += 1
-        passed = time.perf_counter() - self.started
+        passed = self.elapsed_s()
         left = passed / self.done * (self.total - self.done)
         self._say(f"[{self.done}/{self.total} {passed:.0f} s, {left:.0f} s left] {text}")

@@ -13,8 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from mlir import ir
 
+from sparseditto.agent.architecture.architecture import Architecture
 from sparseditto.agent.features import Features, analyse, transposed
-from sparseditto.agent.planner import Task, default_plan
+from sparseditto.agent.planner import Task
+from sparseditto.agent.ranking import Ranking
+from sparseditto.agent.space import Context, Space
 from sparseditto.compiler import emit
 from sparseditto.compiler.computation import Computation
 from sparseditto.compiler.dtypes import dtype_of
@@ -104,8 +107,14 @@ def make_task(problem: Problem) -> tuple[Task, Features | None]:
 
 def make_plan(problem: Problem, target: Target) -> tuple[Plan, Features | None]:
     """The plan that structure suggests, and the features that it was made from."""
+    context = planning_context(problem, target)
+    return Ranking(Space(context)).first(), context.features
+
+
+def planning_context(problem: Problem, target: Target, architecture: Architecture | None = None) -> Context:
+    """What plans are chosen from."""
     task, features = make_task(problem)
-    return default_plan(task, features, target), features
+    return Context(task, features, target, architecture)
 
 
 def compile_kernel(

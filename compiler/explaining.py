@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from sparseditto.agent.architecture.architecture import Architecture
-from sparseditto.agent.architecture.building import named
 from sparseditto.agent.architecture.occupancy import Violation
-from sparseditto.agent.architecture.table import known, lookup
-from sparseditto.agent.cost import Cost, Model, check_plan, rank, violations
-from sparseditto.agent.cost.rates import CALIBRATED
+from sparseditto.agent.cost import Cost, Model, check_plan, violations
 from sparseditto.agent.features import Features
 from sparseditto.agent.graph import Walk, pass_graph, relieving, walks
 from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.keys import EMULATOR, Gpu
 from sparseditto.agent.memory.trial import samples_of
-from sparseditto.agent.planner import Task, ranked
+from sparseditto.agent.planner import Task
+from sparseditto.agent.ranking import Ranking
 from sparseditto.agent.space import Context, Space
 from sparseditto.compiler.driver import make_task
 from sparseditto.compiler.problem import Problem
 from sparseditto.compiler.recall import recall
 from sparseditto.compiler.task_keys import compiler_version, operator_of, task_key
 from sparseditto.dialects.errors import InputError
-from sparseditto.dialects.target import CHIPS, Target
+from sparseditto.dialects.target import Target
 from sparseditto.passes.plan import Plan
 
 MORE = 1.1  # by which a feature is raised, to see what follows
@@ -56,7 +54,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What another GPU would get: the first plan of the planner that it can run, and its cost.
+    """What another GPU would get: the first plan of the ranking, and its cost.
 
     The plan that is explained is predicted to take `here_us` there; `refused` says why it cannot run there.
     """
@@ -71,7 +69,7 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A plan for a task on a GPU.  `origin` is "given", "database" or "planner"; `runner_up` the next one by predicted cost."""
+    """A plan for a task on a GPU.  `origin` is "given", "database" or "planner"; `runner_up` the next one of the ranking."""
 
     task: Task
     features: Features
@@ -129,25 +127,6 @@ def _elsewhere_json(e: Elsewhere) -> dict[str, Any]:
     return {**told, "here_us": e.here_us, "refused": [str(v) for v in e.refused]}
 
 
-def place_of(name: str) -> tuple[Target, Architecture, tuple[str, ...]]:
-    """The target and the GPU that a chip (sm_90) or a GPU's name means, and what a person should know.
-
-    Of several GPUs with a chip the one of the calibration counts, else the first of the table.  Raises `InputError` for a name
-    of neither, and for a chip that no known GPU has.
-    """
-    if name not in CHIPS:
-        if lookup(name) is None and name.startswith("sm_"):
-            Target.named(name)  # raises with suggestions
-        architecture = named(name)
-        return architecture.target(), architecture, ()
-    alike = [gpu for gpu in known() if named(gpu).target().chip == name.rstrip("a")]
-    if not alike:
-        raise InputError(f"no known GPU has the chip {name}; name one (--target 'A100-80GB')")
-    chosen = CALIBRATED if CALIBRATED in alike else alike[0]
-    note = (f"{name} is taken to be the {chosen} (--target NAME for {', '.join(alike)})",) if len(alike) > 1 else ()
-    return Target.named(name), named(chosen), note
-
-
 def explain(
     problem: Problem,
     target: Target,
@@ -160,18 +139,19 @@ def explain(
 
     Raises `InputError` where no matrix is bound or sizes are not known, `NotApplicable` for a plan that the GPU cannot run.
     """
-    task, features = make_task(problem)
-    model = Model.of(task, features, architecture)
+    task, known = make_task(problem)
+    model = Model.of(task, known, architecture)
     features = model.features
+    ranking = Ranking(Space(Context(task, features, target, architecture)))
     origin = "given"
     notes: tuple[str, ...] = ()
     if plan is None:
-        plan, origin, notes = _chosen(problem, target, database, task, features)
+        plan, origin, notes = _chosen(problem, target, database, ranking)
     check_plan(plan, task, features, architecture)
     cost = model.predict(plan)
     graph = pass_graph(architecture)
-    found = walks(graph, plan, Space(Context(task, features, target)), architecture)
-    rivals = [p for p in _runnable(task, features, target, architecture) if p.steps != plan.steps]
+    found = walks(graph, plan, ranking.space, architecture)
+    rival = next((p for p in ranking.best_first() if p.steps != plan.steps), None)
     return Explanation(
         task=task,
         features=features,
@@ -184,20 +164,18 @@ def explain(
         sensitivities=sensitivities(model, plan),
         relieving=relieving(graph, cost.bottleneck),
         hardware=found[0].hardware if found else (),
-        runner_up=next(iter(rank(rivals, task, features, architecture)), None),
+        runner_up=None if rival is None else (rival, model.predict(rival)),
         walks=tuple(found[:NEXT]),
         elsewhere=tuple(_elsewhere(other, plan, task, features) for other in others),
         notes=notes,
     )
 
 
-def _chosen(
-    problem: Problem, target: Target, database: Path | None, task: Task, features: Features
-) -> tuple[Plan, str, tuple[str, ...]]:
+def _chosen(problem: Problem, target: Target, database: Path | None, ranking: Ranking) -> tuple[Plan, str, tuple[str, ...]]:
     recalled = recall(database, problem, target) if database is not None else None
     if recalled is not None and recalled.plan is not None:
         return recalled.plan, "database", recalled.notes
-    return ranked(task, features, target)[0], "planner", recalled.notes if recalled is not None else ()
+    return ranking.first(), "planner", recalled.notes if recalled is not None else ()
 
 
 def measured(database: Path, problem: Problem, target: Target, plan: Plan) -> tuple[Measured, ...]:
@@ -237,16 +215,9 @@ def sensitivities(model: Model, plan: Plan) -> tuple[Sensitivity, ...]:
     return tuple(sorted(found, key=lambda s: -abs(s.change))[:SHOWN])
 
 
-def _runnable(task: Task, features: Features, target: Target, architecture: Architecture) -> Iterator[Plan]:
-    """What the planner suggests and the GPU can run."""
-    return (plan for plan in ranked(task, features, target) if not violations(plan, task, features, architecture))
-
-
 def _elsewhere(architecture: Architecture, here: Plan, task: Task, features: Features) -> Elsewhere:
     target = architecture.target()
     model = Model.of(task, features, architecture)
-    plan = next(_runnable(task, features, target, architecture), None)
-    if plan is None:
-        raise InputError(f"the {architecture.name} can run no plan that the planner suggests")
+    plan = Ranking(Space(Context(task, features, target, architecture))).first()
     refused = tuple(violations(here, task, features, architecture))
     return Elsewhere(architecture.name, target.chip, plan, model.predict(plan), model.predict(here).total_us, refused)

@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparseditto.agent.architecture.choosing import at_hand
 from sparseditto.agent.features import Features
 from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.keys import TaskKey
 from sparseditto.agent.memory.near import nearest
 from sparseditto.agent.memory.trial import WRONG, Measurement, Trial, pooled
+from sparseditto.agent.ranking import Ranking
 from sparseditto.agent.space import Context, Space
 from sparseditto.agent.tuner import DUPLICATE, FREE, OK, Answer, Budget, Request, search
 from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
@@ -280,6 +282,7 @@ class _Task:
         entry: str | None,
         seed: int,
     ) -> _Task:
+        from sparseditto.compiler.driver import planning_context
         from sparseditto.compiler.kernel import read_kernel, read_text
         from sparseditto.dialects.binding import context
 
@@ -308,14 +311,6 @@ class _Task:
     def key(self, versions: Mapping[str, Any]) -> TaskKey:
         """What measurements of this task depend on, on the device of these versions."""
         return task_key(self.problem, self.target.chip, gpu_of(versions))
-
-
-def planning_context(problem: Problem, target: Target) -> Context:
-    """What plans are chosen from."""
-    from sparseditto.compiler.driver import make_task
-
-    task, features = make_task(problem)
-    return Context(task, features, target)
 
 
 def compulsory_bytes(problem: Problem) -> int:
@@ -376,12 +371,12 @@ class _Run:
             self.session._begin(self.task)
             seen = self._recorded(self.session._versions())
             goal_us = self._goal_us()
-        space = Space(self.task.context)
+        ranking = Ranking(Space(replace(self.task.context, architecture=at_hand(self.key.gpu.name))))
         known = list(self.trials) if plans is None else []
         with self._part("search"):
             found = search(
-                plans if plans is not None else [*self._near(), *space.seeds()],
-                space.moves if plans is None else lambda plan: (),
+                plans if plans is not None else [*self._near(), *ranking.seeds()],
+                ranking.moves if plans is None else lambda plan: (),
                 self.evaluate,
                 self._left(),
                 goal_us,

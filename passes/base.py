@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sparseditto.dialects.errors import NotApplicable, PlanError, did_you_mean
@@ -58,6 +59,8 @@ class Resource(Enum):
 
 class Form(Enum):
     """What is true of a nest; passes require and provide these, so the planner knows which orders are legal."""
+
+    __hash__ = object.__hash__  # planning looks them up in sets all the time, and an Enum's own is slow
 
     ROWS = "a parallel loop outside all others, not mapped yet"
     COLUMNS = "a sequential loop over dense columns"
@@ -159,6 +162,10 @@ class Pass:
 
     def __str__(self) -> str:
         """As a plan writes it: `rows-to-subgroups{lanes=8 share=auto}`."""
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         spelled = " ".join(f"{key}={_spell(value)}" for key, value in self.options().items())
         return f"{self.name}{{{spelled}}}" if spelled else self.name
 

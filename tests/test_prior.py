@@ -227,7 +227,7 @@ def test_every_plan_of_a_search_has_words(columns: int) -> None:
         task = dataclasses.replace(SPMV_TASK, columns=columns, shape=(features.rows, features.columns))
         space = Space(Context(task, features))
         scorer = prior.at(task, features)
-        for one in space.seeds(8):
+        for one in itertools.islice(space.seeds(), 8):
             assert math.isfinite(scorer.judge(one).energy), name
 
 
@@ -473,7 +473,7 @@ def test_a_gpu_without_a_prior_is_refused() -> None:
 def test_the_shipped_weights_rank_two_hundred_plans_in_time(task: Task) -> None:
     features = dataclasses.replace(matrix_features(500, 30), rows=1 << 18, entries=1 << 22, mean_row=16.0)
     space = Space(Context(task, features))
-    plans = {p.digest(): p for seed in space.seeds() for p in (seed, *space.neighbours(seed)[:40])}
+    plans = {p.digest(): p for seed in itertools.islice(space.seeds(), 48) for p in (seed, *space.neighbours(seed)[:40])}
     many = list(plans.values())[:200]
     assert len(many) == 200
     prior = Prior.load()

@@ -14,7 +14,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.exchange import entries_of
 from sparseditto.agent.memory.trial import Measurement, StoredPlan, pooled, verdict
 from sparseditto.agent.planner import Task, default_plan
-from sparseditto.agent.space import Context, Move, Space, seeds
+from sparseditto.agent.space import Context, Move, Space
 from sparseditto.agent.tuner import Answer, Budget, Found, Request, search
 from sparseditto.compiler import checking, measuring, task_keys, tuning
 from sparseditto.compiler.checking import Checker, sample_lines
@@ -67,6 +67,10 @@ def space(columns: int | None = 0, matrix: sp.csr_array | None = None, choose_fo
     return Space(Context(task(columns, choose_format), None if matrix is None else analyse(matrix)))
 
 
+def beginning(s: Space, count: int) -> list[Plan]:
+    return list(islice(s.seeds(), count))
+
+
 # --- The space ----------------------------------------------------------------------------------------
 
 SPACES = {
@@ -81,7 +85,7 @@ SPACES = {
 def test_every_proposal_is_legal_and_complete(name: str) -> None:
     """A walk far from the seeds never leaves what `Plan` accepts, and no move leads nowhere."""
     s, rng = SPACES[name](), random.Random(0)
-    for plan in s.seeds(6):
+    for plan in beginning(s, 6):
         for _ in range(4):
             moves = s.moves(plan)
             for move in moves:
@@ -110,12 +114,12 @@ def test_columns_are_not_asked_of_a_vector() -> None:
     assert "vectorize" in needs
     for columns, expected in ((0, False), (1, False), (32, True)):
         s = space(columns)
-        used = {step.name for plan in s.seeds(500) for step in plan.steps}
+        used = {step.name for plan in beginning(s, 500) for step in plan.steps}
         assert bool(used & needs) is expected
 
 
 def test_a_pinned_format_is_left_alone() -> None:
-    for plan in space(32, choose_format=False).seeds(500):
+    for plan in beginning(space(32, choose_format=False), 500):
         assert not plan.of_kind(Kind.REPRESENTATION)
 
 
@@ -126,10 +130,9 @@ def test_seeds_begin_with_the_default_and_cover_the_passes() -> None:
     blocks = sp.csr_array(sp.kron(small_matrix(1, (15, 22), 0.2), np.tri(8, 4)))
     for columns, matrix in ((0, skewed()), (128, skewed()), (0, bands), (0, small_matrix(2, density=0.002)), (128, blocks)):
         s = space(columns, matrix)
-        found = s.seeds(80)
+        found = beginning(s, 80)
         assert found[0] == default_plan(s.context.task, s.context.features, Target())
         assert len({p.digest() for p in found}) == len(found)
-        assert seeds(s.context.task, s.context.features, limit=5) == found[:5]
         near |= {step.name for plan in found for move in s.moves(plan) for step in move.plan.steps}
     wanted = {name for name, cls in registry().items() if cls.kind in (Kind.SCHEDULE, Kind.MAPPING, Kind.REPRESENTATION)}
     assert wanted <= near
@@ -137,7 +140,7 @@ def test_seeds_begin_with_the_default_and_cover_the_passes() -> None:
 
 def test_skewed_rows_are_balanced_first() -> None:
     balancing = {name for name, cls in registry().items() if Bottleneck.IMBALANCE in cls.relieves}
-    first = space(32, skewed()).seeds(3)
+    first = beginning(space(32, skewed()), 3)
     assert any(step.name in balancing for plan in first for step in plan.steps)
 
 
@@ -216,14 +219,14 @@ def plugin(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_plugged_in_pass_is_proposed(plugin: Path) -> None:
     s = space(32)
-    labels = [move.label for move in s.moves(s.seeds(1)[0])]
+    labels = [move.label for move in s.moves(beginning(s, 1)[0])]
     assert "+trouble{how=abort}" in labels
     assert "+trouble{how=none}" in labels
     assert [label for label in labels if "only-candidates" in label] == [
         "+only-candidates{size=32}",
         "+only-candidates{size=7}",
     ]
-    with_it = next(move.plan for move in s.moves(s.seeds(1)[0]) if move.label == "+only-candidates{size=7}")
+    with_it = next(move.plan for move in s.moves(beginning(s, 1)[0]) if move.label == "+only-candidates{size=7}")
     assert "only-candidates.size=32" in {move.label for move in s.moves(with_it)}
     assert tuning.plugin_files() == (plugin,)
 
@@ -282,7 +285,7 @@ def fixed(columns: int | None = 0) -> Space:
 
 def run_search(costs: Costs, budget: Budget, bound_us: float | None = None, columns: int = 0, **more: Any) -> Found:
     s = fixed(columns)
-    return search(s.seeds(8), s.moves, costs, budget, bound_us, clock=lambda: costs.clock, **more)
+    return search(beginning(s, 8), s.moves, costs, budget, bound_us, clock=lambda: costs.clock, **more)
 
 
 def test_search_finds_the_optimum() -> None:
@@ -319,7 +322,7 @@ def test_search_keeps_to_the_seconds() -> None:
 def test_seeds_take_a_share_of_the_budget() -> None:
     costs = Costs(bowl)
     s = fixed()
-    run = search(s.seeds(48), s.moves, costs, Budget(candidates=20))
+    run = search(beginning(s, 48), s.moves, costs, Budget(candidates=20))
     assert sum(t.move is not None and t.ok for t in run.trials) == 10
 
 
@@ -396,7 +399,7 @@ def test_search_keeps_everything_on_ctrl_c() -> None:
             yield answer
 
     s = fixed()
-    found = search(s.seeds(8), s.moves, interrupted, Budget(candidates=100))
+    found = search(beginning(s, 8), s.moves, interrupted, Budget(candidates=100))
     assert found.stopped == "interrupted"
     assert len(found.trials) == len({r.plan.digest() for r in costs.requests[:12]})
     assert found.ranking()
@@ -958,7 +961,9 @@ CSC = "tensor<?x?xf32, #sparse_tensor.encoding<{map = (d0, d1) -> (d1 : dense, d
 
 
 @pytest.mark.parametrize("text", [matvec(), matmul(), TRANSPOSED, matvec(a=CSC)])
-def test_a_search_begins_where_the_compiler_would(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_begins_where_the_compiler_would(
+    session: TuningSession, kernel_file: Callable[[str], Path], text: str
+) -> None:
     """The planner is told the same of a task, whether it is tuned or compiled at once."""
     from sparseditto.compiler import driver
     from sparseditto.compiler.kernel import read_kernel
@@ -967,12 +972,10 @@ def test_a_search_begins_where_the_compiler_would(text: str, monkeypatch: pytest
 
     with context():
         computation = read_kernel(text).computation
-    problem = bind(computation, {"A": small_matrix()}, {"K": 8} if len(computation.iterators) > 2 else {})
-    told: list[Any] = []
-    monkeypatch.setattr(driver, "default_plan", lambda *arguments: told.extend(arguments) or Plan(()))
-    driver.make_plan(problem, Target())
-    made = tuning.planning_context(problem, Target())
-    assert told == [made.task, made.features, made.target]
+    sizes = {"K": 8} if len(computation.iterators) > 2 else {}
+    problem = bind(computation, {"A": small_matrix()}, sizes)
+    found = session.tune(kernel_file(text), {"A": small_matrix()}, sizes, budget=Budget(1))
+    assert found.trials[0].plan == driver.make_plan(problem, Target())[0]
 
 
 def test_matrix_digests_see_pattern_and_values() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -46,8 +47,12 @@ class Correction:
 
 def named(name: str) -> Architecture:
     """The graph of a GPU of the table.  Raises `InputError` with suggestions where there is none of that name."""
-    entry = find(name)
-    return _architecture(entry.name, entry.facts)
+    return _of_table(find(name).name)
+
+
+@functools.cache
+def _of_table(name: str) -> Architecture:
+    return _architecture(name, known()[name].facts)
 
 
 def from_driver(name: str, capability: tuple[int, int], attributes: Mapping[str, int]) -> tuple[Architecture, list[Correction]]:

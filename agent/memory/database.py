@@ -285,11 +285,11 @@ class Database:
         return tuple(map(_measurement, found))
 
     def best(self, task: int) -> Best | None:
-        """The fastest plan with a right result that the passes of today can read."""
+        """The fastest plan with a right result that the passes of today can read; of equal ones, the first that was tried."""
         found = self.rows(
             "SELECT p.kernel, p.steps, r.us, r.samples, "
             "(SELECT max(m.measured_at) FROM measurements m WHERE m.trial = r.id) AS measured_at FROM trials r "
-            "JOIN plans p ON p.id = r.plan WHERE r.task = ? AND r.verified AND r.us IS NOT NULL ORDER BY r.us, p.digest",
+            "JOIN plans p ON p.id = r.plan WHERE r.task = ? AND r.verified AND r.us IS NOT NULL ORDER BY r.us, r.id",
             (task,),
         )
         for unreadable, row in enumerate(found):

@@ -39,13 +39,17 @@ class Regret:
 
 @dataclass(frozen=True)
 class Validated:
-    """What cross-validation found of one op: the penalty, the error for each, and the regret of each group, held out."""
+    """What cross-validation found of one op: the penalty, the error for each, and each group's regret and energies, held out.
+
+    The energies are those of the plans of a group, in their order.
+    """
 
     op: str
     penalty: float
     errors: Mapping[float, float]
     groups: Sequence[Group]
     regrets: Sequence[Regret]
+    energies: Sequence[Array]
 
 
 def folds(families: Sequence[str], count: int = FOLDS) -> list[NDArray[np.bool_]]:
@@ -73,7 +77,8 @@ def validate(op: str, groups: Sequence[Group], say: Callable[[str], None] = lamb
         say(f"{op}: fold {number} of {len(held_out)}")
     errors = {penalty: _error(table, energies) for penalty, energies in found.items()}
     best = min(PENALTIES, key=lambda penalty: errors[penalty])
-    return Validated(op, best, errors, groups, _regrets(table, found[best]))
+    energies = [found[best][table.group == number] for number in range(len(groups))]
+    return Validated(op, best, errors, groups, [_regret(*pair) for pair in zip(groups, energies, strict=True)], energies)
 
 
 def _error(table: Table, energies: Array) -> float:
@@ -81,11 +86,8 @@ def _error(table: Table, energies: Array) -> float:
     return float(np.sqrt(np.mean(np.square(table.centred(energies - table.target)))))
 
 
-def _regrets(table: Table, energies: Array) -> list[Regret]:
-    return [
-        regret(group, [int(n) for n in np.argsort(energies[table.group == number], kind="stable")])
-        for number, group in enumerate(table.groups)
-    ]
+def _regret(group: Group, energies: Array) -> Regret:
+    return regret(group, [int(n) for n in np.argsort(energies, kind="stable")])
 
 
 def regret(group: Group, order: Sequence[int]) -> Regret:
@@ -99,12 +101,17 @@ def regret(group: Group, order: Sequence[int]) -> Regret:
 
 def by_rules(group: Group) -> list[int]:
     """The measured plans in the order of the planner's rules of today, which propose some of them only."""
-    subject = group.subject
-    columns = 0 if subject.op == OPS[0] else subject.columns
-    task = Task(True, True, columns, int(subject.numbers["value_bytes"]), kernel=group.kernel, shape=group.shape)
+    task = task_of(group)
     places = {plan.text(): number for number, plan in enumerate(group.plans)}
     proposed = (plan.text() for plan in ranked(task, group.features, Target()))
     return [places[text] for text in proposed if text in places]
+
+
+def task_of(group: Group) -> Task:
+    """What a planner reads of a group's computation."""
+    subject = group.subject
+    columns = 0 if subject.op == OPS[0] else subject.columns
+    return Task(True, True, columns, int(subject.numbers["value_bytes"]), kernel=group.kernel, shape=group.shape)
 
 
 def at_random(group: Group) -> Regret:

@@ -47,8 +47,9 @@ def add_parser(commands: Any) -> None:
 
 def command(args: argparse.Namespace) -> int:
     from sparseditto.agent.architecture.building import named
+    from sparseditto.agent.architecture.choosing import place_of
     from sparseditto.compiler.api import read_plan
-    from sparseditto.compiler.explaining import explain, place_of
+    from sparseditto.compiler.explaining import explain
     from sparseditto.compiler.kernel import read_kernel_file
     from sparseditto.compiler.problem import bind, parse_bindings, parse_sizes
     from sparseditto.dialects.binding import context
