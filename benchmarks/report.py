@@ -442,11 +442,32 @@ def _headline(every: list[Row], ops: Sequence[str]) -> list[str]:
     kinds = [f"{sum(r['plans'] == kind for r in every)} tasks with {kind} plans" for kind in ("tuned", "default")]
     mixed = len({row["plans"] for row in every}) > 1
     parts = ["### Targets", f"Of {' and '.join(kinds)}, also by family and beside peers." if mixed else ""]
-    parts += [target_table(every, ops), "### By family", families(rows)]
+    parts += [target_table(every, ops), "### By family", families(rows), "### What is left", floors(every)]
     stored = representations(rows)
     parts += ["### Representations", stored] if stored else []
     beside = peers(rows)
     return [*parts, *(["### Beside published kernels (microseconds)", beside] if beside else [])]
+
+
+def floors(every: Sequence[Row]) -> str:
+    """What would be reached if each task took its cache-aware bound and, beside it, what the shortest task of all takes.
+
+    The shortest has next to nothing to do: it is what starting a kernel takes.
+    """
+    start = min((us for row in every if (us := ours(row))), default=0.0)
+    body = []
+    for name, part in groups([row for row in every if row.get("nnz", 0) >= LEAST_NNZ]):
+        least = [{**row, "us": row["bounds_us"]["cache_aware"] + start} for row in part if ours(row)]
+        cells = [(geomean(ratios(found, over))) for over in ("default", "best_csr", "best_any") for found in (part, least)]
+        shares = [found["us"] / mine for found, row in zip(least, filter(ours, part), strict=True) if (mine := ours(row))]
+        body.append([name, *map(number, cells), percent(geomean(shares))])
+    heads = [
+        f"{words} {kind}"
+        for words in ("over default,", "over best CSR,", "over best of any,")
+        for kind in ("reached", "at the floor")
+    ]
+    note = f"A floor: the cache-aware bound, and {start:.2f} us as the shortest task takes; the share is that of our times."
+    return f"{note}\n\n{table(['', *heads, 'share'], body)}"
 
 
 def gains(rows: Sequence[Row]) -> str:
