@@ -261,10 +261,10 @@ class _Measurement:
             with Part(seconds, "check"):
                 self._run_once(loaded)
                 part = loaded.out if self.checked_rows is None else loaded.out[self.checked_rows]
-                worst, wrong = quick_check(cp, part, self.expected, self.scale, self.device.dtype)
-            check = {"worst": worst, "wrong": wrong, "components": int(part.size), "passed": not wrong}
-            if wrong:
-                return Sample("wrong", (), check, f"{wrong} of {part.size} components are wrong", seconds)
+                found = quick_check(cp, part, self.expected, self.scale, self.device.dtype)
+            check = found.to_json()
+            if not found.passed:
+                return Sample("wrong", (), check, f"{found.wrong} of {found.components} components are wrong", seconds)
         with Part(seconds, "time"):
             samples = self.device.clock.quick(self.loaded[kernel.digest].work, rounds, cutoff_us)
         return Sample(OK, samples, check, seconds=seconds)
@@ -416,9 +416,10 @@ class _Measurement:
                 raise
             return entry | {"outcome": "failed", "why": str(e)}
         part = out if self.checked_rows is None else out[self.checked_rows]
-        worst, wrong = quick_check(cp, part, self.expected, self.scale, self.device.dtype)
-        if wrong:
-            return entry | {"outcome": "wrong", "worst": worst, "why": f"{wrong} components are wrong"}
+        check = quick_check(cp, part, self.expected, self.scale, self.device.dtype)
+        worst = check.to_json()["worst"]
+        if not check.passed:
+            return entry | {"outcome": "wrong", "worst": worst, "why": f"{check.wrong} components are wrong"}
         return entry | {"outcome": "right", "worst": worst, "work": baseline.run}
 
 

@@ -116,8 +116,8 @@ def _slack(dtype: str) -> float:
     return TOLERANCE[dtype] / TOLERANCE["float64"]
 
 
-def quick_check(xp: Any, result: Any, expected: Any, scale: Any, dtype: str) -> tuple[float, int]:
-    """The worst error over its scale, and how many components are wrong, by the rules of `compare`, on host or GPU."""
+def quick_check(xp: Any, result: Any, expected: Any, scale: Any, dtype: str) -> Check:
+    """Every component by the rules of `compare`, on host or GPU."""
     tiny, most, tolerance = 4 * float(np.finfo(dtype).tiny), float(np.finfo(dtype).max) / 2, TOLERANCE[dtype]
     with np.errstate(all="ignore"):
         value = result.astype("float64")
@@ -126,4 +126,5 @@ def quick_check(xp: Any, result: Any, expected: Any, scale: Any, dtype: str) -> 
         beyond = (scale > most) & xp.isfinite(scale)
         wrong = ~(error <= tolerance * scale + tiny) & ~beyond & ~same
         relative = xp.where(beyond | (error <= tiny), 0.0, error / scale)
-    return (float(xp.max(relative)) if relative.size else 0.0), int(wrong.sum())
+    worst = float(xp.max(relative)) if relative.size else 0.0
+    return Check(worst, tolerance, int(wrong.sum()), int(value.size), int(beyond.sum()))

@@ -231,9 +231,12 @@ def test_the_quick_check_agrees_with_the_full_one() -> None:
     expected = np.array([1.0, np.inf, np.nan, 0.0, 3e38, 2.0])
     scale = np.array([1.0, np.inf, np.nan, 0.0, 4e38, 2.0])
     good = np.array([1.0, np.inf, np.nan, 0.0, np.inf, 2.0], np.float32)
-    assert operands.quick_check(np, good, expected, scale, "float32") == (0.0, 0)
+    found = operands.quick_check(np, good, expected, scale, "float32")
+    assert (found.worst, found.wrong, found.passed) == (0.0, 0, True)
     bad = np.array([1.1, np.inf, 5.0, 0.0, 1.0, np.nan], np.float32)
-    assert operands.quick_check(np, bad, expected, scale, "float32")[1] == 3
+    found = operands.quick_check(np, bad, expected, scale, "float32")
+    assert found.wrong == 3
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["passed"] is False
 
 
 # --- The runner -------------------------------------------------------------------------------------------

@@ -169,6 +169,24 @@ def test_all_pairs(kernel: str, layout: str, first: str, kernel_file: Write) -> 
         verify(kernel, layout, plan, kernel_file)
 
 
+def before_sums(name: str) -> str | None:
+    """The plan with `accumulate-registers` after the pass, where `Plan` accepts it."""
+    first, *rest = completed((name,)).split(",")
+    rest.remove(spelled(name))
+    plan = ",".join(("set-encoding{format=csr}", spelled(name), first, *rest))
+    try:
+        return Plan.parse(plan).text()
+    except PlanError:
+        return None
+
+
+@pytest.mark.parametrize("plan", list(filter(None, map(before_sums, PASSES))))
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_pass_before_sums_are_in_registers(kernel: str, plan: str, kernel_file: Write) -> None:
+    """An output that is filled first stays right where a pass runs before `accumulate-registers` takes the fill away."""
+    verify(kernel, "csr", plan, kernel_file)
+
+
 @pytest.mark.parametrize("name", PASSES)
 def test_every_pass_stands_in_some_plan(name: str) -> None:
     assert accepted("csr", (name,)) or any(accepted("csr", (other, name)) for other in PASSES)

@@ -14,7 +14,7 @@ from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import clone_into, defining_op, op_name, walk
 from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.dialects.target import Target
-from sparseditto.passes.base import Bottleneck, Form, Resource, SchedulePass
+from sparseditto.passes.base import PLAIN_EXCLUDES, Bottleneck, Form, Resource, SchedulePass
 from sparseditto.passes.initial import constant_of, initial_value
 from sparseditto.passes.nest import COMBINERS, LOOPS, Loop, LoopKind, LoopNest, Role, Slices, accessed, indices, root_buffer
 from sparseditto.passes.registry import register
@@ -55,30 +55,25 @@ class AccumulateRegisters(SchedulePass):
             memref.store %s, %C[%i, %k]
 
     Leaves alone: a nest whose sums start from a constant already.
-    Refuses: an output that is scattered (an output index that a reduction's stored coordinates give); an initial value that
-    would be stored, and so rounded to a narrower type, before the sum is added to it.
+    Refuses: a nest whose sum is added to an initial value that an op fills in; an output that is scattered (an output index
+    that a reduction's stored coordinates give); an initial value that would be stored, and so rounded to a narrower type,
+    before the sum is added to it.
     """
 
     name: ClassVar[str] = "accumulate-registers"
     relieves = (Bottleneck.BANDWIDTH, Bottleneck.LATENCY)
     consumes = (Resource.REGISTERS,)
     requires = (Form.ROWS,)
-    excludes = (
-        Form.THREADS,
-        Form.VECTORS,
-        Form.ENTRY_VECTORS,
-        Form.UNROLLED,
-        Form.SEGMENTS,
-        Form.MIRRORED,
-        Form.PARTS,
-        Form.REORDERED,
-    )
+    excludes = (*PLAIN_EXCLUDES, Form.PARTS, Form.REORDERED)
     provides = (Form.REGISTER_ACCUMULATION,)
 
     def run(self, nest: LoopNest, target: Target) -> None:
-        in_registers = Form.REGISTER_ACCUMULATION in nest.forms() and len(nest.stores) == 1 and nest.fill is None
+        in_registers = Form.REGISTER_ACCUMULATION in nest.forms() and len(nest.stores) == 1
         reads_output = any(root_buffer(accessed(load)) == nest.output for load in nest.loads)
-        if in_registers and (not reads_output or _adds_initial_value(nest)):
+        added_after = in_registers and reads_output and _adds_initial_value(nest)
+        if added_after and nest.fill is not None:
+            raise NotApplicable("the initial value is added after the sum already; put this pass first", where=self.name)
+        if added_after or (in_registers and not reads_output and nest.fill is None):
             return
         _Rebuild(nest, self.name).run()
 
@@ -254,7 +249,7 @@ class _Rebuild:
             total = self._reduce(reductions, self._initial(at), mapping, known)
         else:
             total = self._reduce(reductions, neutral("arith.addf", self.type), mapping, known)
-            total = reduce(arith.mulf, self.scale, total)
+            total = reduce(arith.mulf, [mapping.get(factor, factor) for factor in self.scale], total)
             initial = self._initial(at)  # read after the loop, where passes may do it in one lane
             total = total if is_zero(initial) else arith.addf(initial, total)
         memref.store(b.convert(total, self.nest.output.type.element_type), self.nest.output, at)
