@@ -1,6 +1,6 @@
 """Plans from structure alone, the most promising first: rules on row lengths and the number of dense columns.
 
-The numbers were chosen on an H200.
+The numbers were chosen on an H200; those that the size of a GPU sets are in `Machine`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from sparseditto.agent.architecture.architecture import Architecture
+from sparseditto.agent.architecture.choosing import place_of
 from sparseditto.agent.features import WINDOW, Features
+from sparseditto.agent.machine import Machine
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Form, Kind, Pass
 from sparseditto.passes.plan import Plan
@@ -16,15 +19,10 @@ from sparseditto.passes.registry import find
 
 THREADS = 256  # a block
 NARROW = 128  # a block of threads that have many registers or little to do
-RESIDENT = 1 << 18  # threads that a large GPU holds at a time: fewer leave it idle
 SHORT_ROW = 24  # entries: the lanes of a shorter row need fewer each
 STEP_US = 0.5  # one step of a lane's walk over its entries: a coordinate, then what it points to
 UNROLL = 4  # entries a step
 LAUNCH_US = 2.5
-BYTES_PER_US = 3e6
-RESIDENT_THREADS = 2048  # of a multiprocessor
-SLICED_ROWS = 40_000  # rows: fewer threads, one a row, leave too much of the GPU idle
-SLICED_RATIO = 4000  # rows over entries a row: one thread takes too long for longer ones
 EMPTY = 0.5  # share of rows without entries, from which a list of the others is worth its reading
 PADDING = 1.5  # places over entries, up to which slices are worth their padding
 MOST_PADDING = 4.0  # the same, that `ell-rows` and `diagonals` pack by default
@@ -34,30 +32,22 @@ BLOCK_SKEW = 8  # longest row over the mean, up to which rows are stored in bloc
 BLOCK_BEST, BLOCK_MOST = 1.0, 1.2  # of a cost (see `_SpMM._blocked`): certain to beat rows without blocks; worth a try
 CROWDED = 0.01  # share of the entries in one row, from which atomics of its pieces are slow
 SCATTERED = 16  # entries a row, below which parts of the entries beat segments of rows
-SCATTERED_ENTRIES = 250_000  # the same, in all
 SPREAD = 64  # columns of the matrix for each entry of a mean row, up to which neighbouring rows share many
 SCATTERED_COLUMNS = 1 << 19  # columns, from which SpMV gains by copying what it gathers so that hot elements are neighbours
-ORDERED_ROWS = 2048  # rows that keep the GPU busy with a warp for each
-ORDERED_COLUMNS = 64  # dense columns, below which rows in order are worth it only with MANY entries
+ORDERED_COLUMNS = 64  # dense columns, below which rows in order are worth it only with many entries (`Machine.many`)
 PANEL_ROWS = 16_384  # columns of the matrix, up to which rows that walk side by side do better with a tile of dense columns
-BUSY = 50_000  # threads that hide most of the latency
 STEP = 8  # entries of which one thread has all loads in flight together
 MOST_PLACES = 2**31 - 1
 MARKED = (1 << 8, 1 << 16)  # columns, for which coordinates of 8 or 16 bits leave none that could mark padding
-CACHED = 24 << 20  # bytes of the dense operand, from which the L2 cache is told to keep it
 MOST_TILES = 9  # columns that a lane holds: so many sums, and the loads of UNROLL entries
 ROW_UNITS = 12  # what a row costs each of its lanes, where one column of an entry costs 1
-L1_BYTES = 160 * 1024  # of the L1 cache that a tile of dense columns may fill
 TILE_REUSE = 32  # entries of a column of the matrix, from which such a tile is worth reading the entries again
-SMALL = 500_000  # entries, fewer of which take little longer than a launch
-HUBS = 1_000_000  # entries, from which parts of the entries beat rows in shared memory where many rows are long
-LARGE = 2_000_000  # entries that keep the GPU busy for long
-MANY = 8_000_000  # entries of which even large parts are enough for all threads
+REGISTERS = 64  # of a thread with unrolled loads: the least that hold them
 _NONE = float("inf")  # padding that no layout is worth
 _UNKNOWN = Features(
-    RESIDENT,
-    RESIDENT,
-    8 * RESIDENT,
+    1 << 18,
+    1 << 18,
+    1 << 21,
     8.0,
     8,
     0.0,
@@ -95,18 +85,22 @@ class Task:
     shape: tuple[int | None, int | None] = (None, None)
 
 
-def default_plan(task: Task, features: Features | None, target: Target) -> Plan:
-    """The plan that is taken when nothing has been measured: the first of `ranked`."""
-    return next(_plans(task, features, target))
+def default_plan(task: Task, features: Features | None, target: Target, gpu: Architecture | None = None) -> Plan:
+    """The first of `ranked`."""
+    return next(_plans(task, features, target, gpu))
 
 
-def ranked(task: Task, features: Features | None, target: Target) -> list[Plan]:
-    """Plans for a task, the most promising first.  `features` are those of the matrix as the kernel walks it."""
-    return list(dict.fromkeys(_plans(task, features, target)))
+def ranked(task: Task, features: Features | None, target: Target, gpu: Architecture | None = None) -> list[Plan]:
+    """Plans for a task, the most promising first.
+
+    `features` are those of the matrix as the kernel walks it; `gpu` is the one that the plan is for (None: the one that the
+    chip means, `place_of`).  Raises `Unsupported` where the graph of `gpu` lacks a number that the rules read (`Machine`).
+    """
+    return list(dict.fromkeys(_plans(task, features, target, gpu)))
 
 
-def _plans(task: Task, features: Features | None, target: Target) -> Iterator[Plan]:
-    for steps in _schedules(task, features, target):
+def _plans(task: Task, features: Features | None, target: Target, gpu: Architecture | None) -> Iterator[Plan]:
+    for steps in _schedules(task, features, target, Machine.of(gpu or place_of(target.chip)[1])):
         by_kind = {kind: [step for step in steps if step.kind is kind] for kind in Kind}
         stored = by_kind[Kind.REPRESENTATION]
         if not task.choose_format and stored:
@@ -119,15 +113,15 @@ def _plans(task: Task, features: Features | None, target: Target) -> Iterator[Pl
         yield Plan((*first, *schedule, *blocks, *by_kind[Kind.MAPPING]), task.kernel)
 
 
-def _schedules(task: Task, features: Features | None, target: Target) -> Iterator[list[Pass]]:
+def _schedules(task: Task, features: Features | None, target: Target, machine: Machine) -> Iterator[list[Pass]]:
     if not task.reduction:
         yield [_make("rows-to-threads")]
     elif task.columns in (0, 1):  # one column is no loop
-        yield from _SpMV(task, features or _UNKNOWN).schedules()
+        yield from _SpMV(task, features or _UNKNOWN, machine).schedules()
     elif task.columns is None:
         yield [_make("rows-to-subgroups", lanes=32, share="columns"), _make("unroll", factor=UNROLL)]
     else:
-        yield from _SpMM(task, features or _UNKNOWN, target, task.columns).schedules()
+        yield from _SpMM(task, features or _UNKNOWN, target, machine, task.columns).schedules()
 
 
 def _make(name: str, **options: object) -> Pass:
@@ -156,11 +150,11 @@ def _coordinate_bits(task: Task, marked: bool = False) -> int:
 class _SpMV:
     """Slices where rows resemble each other; blocks of entries where few rows are far longer; else lanes that share a row."""
 
-    def __init__(self, task: Task, f: Features) -> None:
-        self.task, self.f = task, f
+    def __init__(self, task: Task, f: Features, machine: Machine) -> None:
+        self.task, self.f, self.m = task, f, machine
         mean = f.mean_row
         short = _power_of_two(mean / (3.3 if mean < SHORT_ROW else 6.0))
-        self.lanes = max(short, _power_of_two(min(mean, RESIDENT / max(f.rows, 1))))
+        self.lanes = max(short, _power_of_two(min(mean, self.m.resident / max(f.rows, 1))))
         self.cuttable = task.plain_rows and task.one_sum
         self.stageable = self.cuttable and not task.row_terms and f is not _UNKNOWN
         self.sliceable = self.cuttable and _fits_slices(task, f)
@@ -169,14 +163,15 @@ class _SpMV:
 
     def schedules(self) -> Iterator[list[Pass]]:
         f = self.f
-        held_up = self.cuttable and _held_up(self.task, f, self.lanes)
+        held_up = self.cuttable and _held_up(self.task, f, self.lanes, self.m)
         skewed = f.variation > 1.5 and 4 <= f.mean_row <= 64
-        hubs = skewed and f.entries > HUBS and not _crowded(f)  # many long rows, each with short ones around
+        hubs = skewed and f.entries > self.m.hubs and not _crowded(f)  # many long rows, each with short ones around
         if self.storable:
             yield from self._smaller(held_up)
-        if self.sliceable and f.rows >= max(SLICED_ROWS, SLICED_RATIO * f.mean_row) and f.mean_row >= 4 and not held_up:
+        enough = f.rows >= max(self.m.sliced_rows, self.m.sliced_ratio * f.mean_row)
+        if self.sliceable and enough and f.mean_row >= 4 and not held_up:
             yield from self._sliced()
-        uneven = f.variation > 1 and f.entries > LARGE
+        uneven = f.variation > 1 and f.entries > self.m.large
         if held_up and hubs:
             yield self._split("atomic", 256)
             if self.f.columns > SCATTERED_COLUMNS:
@@ -186,12 +181,12 @@ class _SpMV:
             yield from self._staged()
         if held_up:
             yield self._binned()
-            yield self._split("atomic", 256 if f.entries > LARGE else 128)
+            yield self._split("atomic", 256 if f.entries > self.m.large else 128)
             yield self._split("deterministic", 512)
         yield self._shared(self.lanes)
         if not held_up and self.stageable:
             yield from self._staged()
-        yield [*self._shared(self.lanes), _bound(THREADS)]
+        yield [*self._shared(self.lanes), _bound(self.m, THREADS)]
         yield self._shared(self.lanes, "vectorize-entries")
         yield self._shared(_power_of_two(2 * self.lanes))
         yield self._shared(_power_of_two(self.lanes / 2))
@@ -203,9 +198,9 @@ class _SpMV:
     def _smaller(self, held_up: bool) -> Iterator[list[Pass]]:
         """What moves clearly fewer bytes than slices do, or takes fewer steps one after another."""
         f = self.f
-        if f.entries and f.empty_rows >= EMPTY and not _held_up(self.task, f, self._filled_lanes()):
+        if f.entries and f.empty_rows >= EMPTY and not _held_up(self.task, f, self._filled_lanes(), self.m):
             yield self._nonempty()
-        few, size = f.rows < SLICED_ROWS, self.task.element_bytes
+        few, size = f.rows < self.m.sliced_rows, self.task.element_bytes
         kinds = [] if held_up else self._blocked()
         if _fits_diagonals(self.task, f) and (f.diagonals <= STEP if few else f.diagonal_padding <= DIAGONAL_PADDING):
             kinds.append((0.0 if few else size * f.diagonal_padding, self._diagonals()))
@@ -238,11 +233,11 @@ class _SpMV:
 
     def _side_by_side(self, width: int) -> list[Pass]:
         """A thread a row of so many places; where rows are few, all loads of one are in flight together."""
-        few = self.f.rows < SLICED_ROWS
+        few = self.f.rows < self.m.sliced_rows
         unroll = _make("unroll", factor=_power_of_two(2 * width - 1, UNROLL, STEP), tail="clamp" if few else "halves")
         steps = [_make("rows-to-threads"), unroll]
         steps.append(_make("map-blocks", threads=NARROW))
-        return [*steps, _bound(NARROW)] if few else steps
+        return [*steps, _bound(self.m, NARROW)] if few else steps
 
     def _nonempty(self) -> list[Pass]:
         return [_make("nonempty-rows"), *self._shared(self._filled_lanes())]
@@ -262,7 +257,7 @@ class _SpMV:
             cost = (size + 2 / block.places) / block.fill * (1.05 if block.width == 3 else 1.0)  # three make no vector
             if block.height <= 4 and cost < size + 2:
                 blocks = self.f.mean_row / block.width / block.fill
-                lanes = _power_of_two(min(blocks / 0.7, max(4, RESIDENT * block.height / 2.5 / max(self.f.rows, 1))))
+                lanes = _power_of_two(min(blocks / 0.7, max(4, self.m.resident * block.height / 2.5 / max(self.f.rows, 1))))
                 share = _make("rows-to-subgroups", lanes=lanes, share="entries") if lanes > 1 else _make("rows-to-threads")
                 found.append((cost, [block.encoding, _make("jam-block-rows"), share, _make("unroll", factor=2)]))
         return found
@@ -276,15 +271,15 @@ class _SpMV:
     def _staged(self) -> Iterator[list[Pass]]:
         large, small = ((1024, 128), (2048, 256), (512, 128)), ((512, 128), (256, 64), (1024, 128), (1024, 256))
         long = ((2048, 128), (2048, 256), (1024, 128))
-        sizes = long if self.f.mean_row >= 256 else large if self.f.entries > LARGE else small
+        sizes = long if self.f.mean_row >= 256 else large if self.f.entries > self.m.large else small
 
         def stage(entries: int, threads: int) -> list[Pass]:
             return [_make("stage-entries", entries=entries, threads=threads, stage="products"), _make("unroll", factor=UNROLL)]
 
-        if self.f.entries > LARGE:
-            yield [*stage(2048, 128), _make("bound-launch", blocks=10)]  # 48 registers
+        if self.f.entries > self.m.large:
+            yield [*stage(2048, 128), _bound(self.m, 128, registers=48)]
         yield from (stage(*size) for size in sizes)
-        yield [*stage(*sizes[0]), _bound(sizes[0][1])]
+        yield [*stage(*sizes[0]), _bound(self.m, sizes[0][1])]
 
     def _binned(self) -> list[Pass]:
         lanes = _power_of_two(self.f.mean_row / 3.3)
@@ -335,8 +330,8 @@ class _Layout:
 class _SpMM:
     """Lanes share the columns, each a vector of them; groups of lanes share the entries while threads are idle or rows long."""
 
-    def __init__(self, task: Task, f: Features, target: Target, columns: int) -> None:
-        self.task, self.f, self.target, self.columns = task, f, target, columns
+    def __init__(self, task: Task, f: Features, target: Target, machine: Machine, columns: int) -> None:
+        self.task, self.f, self.target, self.m, self.columns = task, f, target, machine, columns
         width = target.load_bytes // task.element_bytes if task.contiguous else 1
         while columns % width:
             width //= 2
@@ -351,12 +346,12 @@ class _SpMM:
         yield from self._ordered(whole)
         even = self.columns // best.width % best.jam == 0  # else the last tile is stored under a condition
         split = [self._split(best, mode) for mode in self._modes()] if best.segment and even else []
-        if self.f.mean_row < SCATTERED and self.columns > 16 and self.f.entries > SCATTERED_ENTRIES:
+        if self.f.mean_row < SCATTERED and self.columns > 16 and self.f.entries > self.m.scattered:
             yield from split
         yield from (layout.passes() for layout in self._unrolled(best))
         if sliced is None:
             yield from (layout.passes() for layout in self._windowed(whole))
-        if self.f.columns * self.columns * self.task.element_bytes > CACHED and self.task.gathers:
+        if self.f.columns * self.columns * self.task.element_bytes > self.m.kept_bytes and self.task.gathers:
             yield [_make("keep-gathered"), *(split[0] if split and self.f.mean_row < SCATTERED else best.passes())]
         yield from split
         yield from (steps for cost, steps in blocked if cost < BLOCK_MOST)
@@ -391,11 +386,12 @@ class _SpMM:
 
     def _unrolled(self, best: _Layout) -> Iterator[_Layout]:
         """The registers of a thread: more of them hide latency, more threads do as well once there is work for all."""
-        bounded = [replace(best, unroll=8, bound=blocks) for blocks in (4, 5)]  # 64 and 48 registers
+        bounds = dict.fromkeys(self.m.blocks(THREADS, registers) for registers in (REGISTERS, 48))
+        bounded = [replace(best, unroll=8, bound=blocks) for blocks in bounds]
         if best.slices is not None:
             yield from [best, *bounded] if self.f.mean_row >= 8 else [best]
         else:
-            busy = self.f.entries > LARGE or self.f.mean_row < 1
+            busy = self.f.entries > self.m.large or self.f.mean_row < 1
             yield from [best, *bounded[::-1]] if busy else [*bounded, best]
 
     def _ordered(self, whole: _Layout) -> Iterator[list[Pass]]:
@@ -404,7 +400,7 @@ class _SpMM:
         They walk over the columns at one pace, and find in the L1 cache what their neighbours have loaded.
         """
         few = self.columns < ORDERED_COLUMNS
-        enough = self.f.rows >= ORDERED_ROWS and self.f.entries > (MANY if few else SMALL)
+        enough = self.f.rows >= self.m.ordered_rows and self.f.entries > (self.m.many if few else self.m.small)
         if not (self._cuttable and self.columns > self.width and enough) or self.f.mean_row * SPREAD < self.f.columns:
             return
         order, warp = _make("reorder", rows="degree"), self.target.warp_size
@@ -427,7 +423,7 @@ class _SpMM:
     def _paced(self, layout: _Layout, extra: str, threads: int) -> list[Pass]:
         """Large blocks, whose rows walk side by side, with 64 registers a thread."""
         steps = replace(layout, extra=extra).passes()
-        return [*steps, _make("map-blocks", threads=threads), _bound(threads)]
+        return [*steps, _make("map-blocks", threads=threads), _bound(self.m, threads)]
 
     def _blocked(self) -> list[tuple[float, list[Pass]]]:
         """Rows of blocks: what a block's columns point to is loaded once for all of its rows, each with sums of its own.
@@ -440,16 +436,17 @@ class _SpMM:
         found = []
         for block in _blocks(self.task, self.f):
             rows, per_row = self.f.rows / block.height, self.f.mean_row / block.width / block.fill
-            wanted = max(min(RESIDENT / 2 / max(rows * lanes, 1), per_row / 2), per_row / 16)
+            wanted = max(min(self.m.resident / 2 / max(rows * lanes, 1), per_row / 2), per_row / 16)
             groups = _power_of_two(min(wanted, warp / lanes))
-            idle = max(1.0, BUSY / max(rows * lanes * groups, 1)) ** 0.5
+            idle = max(1.0, self.m.busy / max(rows * lanes * groups, 1)) ** 0.5
             cost = (1 / block.height + block.height / 20) / block.fill * idle
             steps = [block.encoding, _make("jam-block-rows")]
             if self.width > 1:
                 steps.append(_make("vectorize", width=self.width))
             steps.append(_make("rows-to-subgroups", lanes=lanes * groups, groups=groups, share="columns"))
             steps += [_make("unroll", factor=2), _make("map-blocks", threads=NARROW)]
-            found.append((cost, [*steps, _make("bound-launch", blocks={8: 4, 4: 6}.get(block.height, 8))]))
+            registers = {8: 128, 4: 80}.get(block.height, REGISTERS)
+            found.append((cost, [*steps, _bound(self.m, NARROW, registers)]))
         return sorted(found, key=lambda one: one[0])
 
     def _modes(self) -> tuple[str, str]:
@@ -460,13 +457,13 @@ class _SpMM:
     def _split(self, best: _Layout, mode: str) -> list[Pass]:
         """Entries, not rows, shared out evenly."""
         vectors, warp = self.columns // best.width, self.target.warp_size
-        tiles = 2 if vectors == 2 * warp and self.f.entries > LARGE else 1  # a vector a lane
+        tiles = 2 if vectors == 2 * warp and self.f.entries > self.m.large else 1  # a vector a lane
         jam, lanes = (1, warp) if tiles > 1 else (best.jam, best.lanes)
         steps = [_make("vectorize", width=best.width)] if best.width > 1 else []
         if jam > 1:
             steps.append(_make("jam-columns", factor=jam))
         most = 128 if lanes > 8 else 64
-        length = _power_of_two(self.f.entries * lanes / (2 * RESIDENT), 32, most)
+        length = _power_of_two(self.f.entries * lanes / (2 * self.m.resident), 32, most)
         items = 8 if lanes <= 8 and length > 32 else 4
         options = {"lanes": lanes, "share": "columns", "length": length, "items": items, "mode": mode, "tiles": tiles}
         return [*steps, _make("split-entries", **options), _make("map-blocks", threads=NARROW if lanes <= 8 else THREADS)]
@@ -477,17 +474,17 @@ class _SpMM:
         if not self.f.columns or self.f.entries < TILE_REUSE * self.f.columns or self.f is _UNKNOWN:
             return
         for width in (64, 32, 16, 8):
-            if width < self.columns and self.columns % width == 0 and width * bytes_a_column <= L1_BYTES:
-                yield replace(_SpMM(self.task, self.f, self.target, width)._layout(self.width), tile=width)
+            if width < self.columns and self.columns % width == 0 and width * bytes_a_column <= self.m.tile_bytes:
+                yield replace(_SpMM(self.task, self.f, self.target, self.m, width)._layout(self.width), tile=width)
                 return
 
     def _spread(self, best: _Layout) -> Iterator[_Layout]:
         """Tiles of the columns side by side, where too few rows leave threads idle."""
-        if self._parts(best.segment) * best.lanes * best.groups >= RESIDENT:
+        if self._parts(best.segment) * best.lanes * best.groups >= self.m.resident:
             return
         for width in (64, 128):
             if width < self.columns and self.columns % width == 0:
-                tile = _SpMM(self.task, self.f, self.target, width)._layout(self.width)
+                tile = _SpMM(self.task, self.f, self.target, self.m, width)._layout(self.width)
                 yield replace(tile, tile=width, segment=best.segment)
 
     def _sliced(self, layout: _Layout) -> _Layout | None:
@@ -513,18 +510,18 @@ class _SpMM:
         jam, lanes = _tiles(self.columns // width, self.f.mean_row, self.target)
         warp = self.target.warp_size
         segment = self._segment(lanes, self._groups(lanes, 0, width))
-        if segment and lanes == warp // 2 and jam == 2 and self.f.rows * lanes > RESIDENT:
+        if segment and lanes == warp // 2 and jam == 2 and self.f.rows * lanes > self.m.resident:
             jam, lanes = 1, warp  # short walks: more lanes, each with less to keep
         groups = self._groups(lanes, segment, width)
         if segment and self.columns // width <= warp // 4:
-            groups = max(groups, min(2 if self.f.entries > HUBS else 4, warp // lanes))
+            groups = max(groups, min(2 if self.f.entries > self.m.hubs else 4, warp // lanes))
         return _Layout(width, jam, lanes, groups, segment)
 
     def _groups(self, lanes: int, segment: int, width: int) -> int:
         """Groups of lanes that share the entries of a row, or of a segment: idle threads, and more of them for long rows."""
         warp = self.target.warp_size
         per_row = min(self.f.mean_row, segment or self.f.mean_row)
-        idle = RESIDENT / max(self._parts(segment) * lanes, 1)
+        idle = self.m.resident / max(self._parts(segment) * lanes, 1)
         few = self.columns // width <= warp // 4
         return _power_of_two(min(max(min(idle, per_row / 1.75), per_row / 16 if few else 1.0), warp / lanes))
 
@@ -536,15 +533,15 @@ class _SpMM:
         """Entries of a segment; 0 where rows stay whole: cut where a row holds up the others, or too few rows are long."""
         if not self._cuttable:
             return 0
-        few = self.f.mean_row > 128 and self.f.rows * lanes < RESIDENT
-        if not (few or _held_up(self.task, self.f, groups)):
+        few = self.f.mean_row > 128 and self.f.rows * lanes < self.m.resident
+        if not (few or _held_up(self.task, self.f, groups, self.m)):
             return 0
         length = 64 if self.columns <= 32 and self.f.mean_row < 32 else 128
-        if self.f.mean_row > 128 and self.f.entries > MANY:
+        if self.f.mean_row > 128 and self.f.entries > self.m.many:
             length = 512
         elif self.f.mean_row > 512 and self.columns <= 32:
             length = 256
-        if self.f.entries < SMALL and self.f.mean_row < 32:
+        if self.f.entries < self.m.small and self.f.mean_row < 32:
             length = 16 if self.columns <= 16 else 32
         return length if self.f.max_row > length else 0
 
@@ -595,9 +592,9 @@ def _crowded(f: Features) -> bool:
     return f.max_row > CROWDED * f.entries
 
 
-def _bound(threads: int) -> Pass:
-    """Registers for unrolled loads: only half of the threads that a multiprocessor holds need to fit."""
-    return _make("bound-launch", blocks=RESIDENT_THREADS // (2 * threads))
+def _bound(machine: Machine, threads: int, registers: int = REGISTERS) -> Pass:
+    """So many blocks must fit on a multiprocessor that each thread has at least these registers."""
+    return _make("bound-launch", blocks=machine.blocks(threads, registers))
 
 
 def _offset_bits(span: int) -> int:
@@ -644,11 +641,11 @@ def _power_of_two(limit: float, least: int = 1, most: int = 32) -> int:
     return n
 
 
-def _held_up(task: Task, f: Features, lanes: int) -> bool:
+def _held_up(task: Task, f: Features, lanes: int, machine: Machine) -> bool:
     """Whether the walk over the longest row is much of the time that everything takes, when `lanes` lanes share its entries."""
     walk = STEP_US * f.max_row / (UNROLL * lanes)
     moved = f.entries * (4 + task.element_bytes * max(1, task.columns or 1))
-    return walk > 2 + (0.15 if task.columns else 0.6) * (LAUNCH_US + moved / BYTES_PER_US)
+    return walk > 2 + (0.15 if task.columns else 0.6) * (LAUNCH_US + moved / machine.bytes_per_us)
 
 
 def _tiles(vectors: int, mean: float, target: Target) -> tuple[int, int]:

@@ -97,7 +97,7 @@ class Ranking:
     def suggested(self) -> list[Plan]:
         """What the rules suggest and the GPU can run, in their order.  Raises `NotApplicable` where that is nothing."""
         context = self.space.context
-        found = [plan for plan in ranked(context.task, context.features, context.target) if self.fits(plan)]
+        found = [plan for plan in ranked(context.task, context.features, context.target, context.gpu) if self.fits(plan)]
         if not found:
             raise NotApplicable(
                 "can run none of the plans that the planner suggests; give one (--plan)", where=self.architecture.name

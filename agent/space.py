@@ -15,6 +15,7 @@ from typing import Any
 from sparseditto.agent.architecture.architecture import Architecture
 from sparseditto.agent.architecture.choosing import place_of
 from sparseditto.agent.features import Features
+from sparseditto.agent.machine import Machine
 from sparseditto.agent.planner import Task, ranked
 from sparseditto.dialects.errors import PlanError
 from sparseditto.dialects.target import Target
@@ -48,6 +49,11 @@ class Context:
     def gpu(self) -> Architecture:
         """The GPU that the plan is for."""
         return self.architecture or place_of(self.target.chip)[1]
+
+    @property
+    def machine(self) -> Machine:
+        """What the rules read of that GPU."""
+        return Machine.of(self.gpu)
 
 
 @dataclass(frozen=True)
@@ -221,7 +227,7 @@ class Space:
         those of the planner.
         """
         context = self.context
-        first = suggested or ranked(context.task, context.features, context.target)
+        first = suggested or ranked(context.task, context.features, context.target, context.gpu)
         urgent = urgent or _urgent(context.features)
         found = set()
         for plan in chain(first, (move.plan for move in self._unlike(first[0], urgent))):

@@ -22,9 +22,9 @@ from sparseditto.compiler.package import KernelPackage
 from sparseditto.compiler.problem import Problem, bind
 from sparseditto.compiler.reference import Check
 from sparseditto.dialects.errors import InputError, PlanError
-from sparseditto.dialects.target import Target
 
 if TYPE_CHECKING:
+    from sparseditto.agent.architecture.architecture import Architecture
     from sparseditto.compiler.driver import Compiled, Observer
     from sparseditto.compiler.runtimes.timing import Timing
     from sparseditto.passes.plan import Plan
@@ -51,25 +51,30 @@ def compile_file(
     plan: str | None = None,
     observe: Observer | None = None,
     database: Path | None = None,
+    architecture: Architecture | None = None,
 ) -> Compiled:
     """Compile the entry function of an `.mlir` file for what is bound to it.
 
+    `chip` is a chip (sm_90) or the name of a known GPU; where it is known which one will be used, that is `architecture`.
     `bindings` and `sizes` are as in `problem.bind`; `plan` is a plan's text or the path of a JSON file that holds one.  Without
     one the best plan that `database`, a file of `agent.memory`, knows of exactly this task is taken, else the planner's.
     Raises `DittoError`s as the modules that it calls do.
     """
+    from sparseditto.agent.architecture.choosing import place_of
     from sparseditto.compiler.driver import compile_kernel
     from sparseditto.compiler.kernel import read_kernel_file
     from sparseditto.compiler.recall import Recalled, recall
     from sparseditto.dialects.binding import context
 
-    target = Target.named(chip)
+    target, meant, _ = place_of(chip)
     chosen = None if plan is None else read_plan(plan)
     with context():
         kernel = read_kernel_file(Path(path), entry)
         problem = bind(kernel.computation, bindings or {}, sizes)
         known = recall(database, problem, target) if database is not None and chosen is None else Recalled()
-        compiled = compile_kernel(kernel, problem, target, known.plan if chosen is None else chosen, observe)
+        compiled = compile_kernel(
+            kernel, problem, target, known.plan if chosen is None else chosen, observe, architecture or meant
+        )
     provenance = known.provenance or {"plan": "planner" if chosen is None else "given"}
     return replace(compiled, package=replace(compiled.package, provenance=provenance), notes=known.notes)
 

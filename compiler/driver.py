@@ -105,9 +105,9 @@ def make_task(problem: Problem) -> tuple[Task, Features | None]:
     return task, features
 
 
-def make_plan(problem: Problem, target: Target) -> tuple[Plan, Features | None]:
+def make_plan(problem: Problem, target: Target, architecture: Architecture | None = None) -> tuple[Plan, Features | None]:
     """The plan that structure suggests, and the features that it was made from."""
-    context = planning_context(problem, target)
+    context = planning_context(problem, target, architecture)
     return Ranking(Space(context)).first(), context.features
 
 
@@ -118,11 +118,17 @@ def planning_context(problem: Problem, target: Target, architecture: Architectur
 
 
 def compile_kernel(
-    kernel: Kernel, problem: Problem, target: Target, plan: Plan | None = None, observe: Observer | None = None
+    kernel: Kernel,
+    problem: Problem,
+    target: Target,
+    plan: Plan | None = None,
+    observe: Observer | None = None,
+    architecture: Architecture | None = None,
 ) -> Compiled:
     """Compile `kernel` for the sizes and the matrix of `problem`.  Consumes `kernel.module`.
 
-    `observe(stage, text)` is called with the IR of each stage (S5: the PTX).
+    `observe(stage, text)` is called with the IR of each stage (S5: the PTX).  Without a plan, one is made for `architecture`
+    (None: the GPU that the chip means).
     Raises `PlanError` for a plan that is for another kernel, `NotApplicable` for one that does not apply,
     `Unsupported` when no nest comes of the kernel, `StepFailed` when a step breaks.
     """
@@ -131,7 +137,7 @@ def compile_kernel(
     start = time.perf_counter()
     features = None
     if plan is None:
-        plan, features = make_plan(problem, target)
+        plan, features = make_plan(problem, target, architecture)
     elif plan.kernel and plan.kernel != fingerprint(kernel.computation):
         raise PlanError(f"the plan is for kernel {plan.kernel}, this one is {fingerprint(kernel.computation)}")
     seconds["plan"] = time.perf_counter() - start

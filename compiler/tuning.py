@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparseditto.agent.architecture.choosing import at_hand
+from sparseditto.agent.architecture.choosing import at_hand, place_of
 from sparseditto.agent.features import Features
 from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.keys import TaskKey
@@ -286,7 +286,7 @@ class _Task:
         from sparseditto.compiler.kernel import read_kernel, read_text
         from sparseditto.dialects.binding import context
 
-        target, text = Target.named(chip), read_text(Path(path))
+        (target, meant, _), text = place_of(chip), read_text(Path(path))
         with context():
             computation = read_kernel(text, str(path), entry).computation
         bindings = bound if isinstance(bound, Mapping) else {computation.sparse.name: bound}
@@ -297,7 +297,7 @@ class _Task:
             problem.shape(operand)
         if problem.matrix is None:
             raise InputError(f"bind a matrix to '{computation.sparse.name}' (--bind {computation.sparse.name}=matrix.mtx)")
-        context_ = planning_context(problem, target)
+        context_ = planning_context(problem, target, meant)
         return _Task(text, str(path), entry, problem, problem.matrix, target, context_, matrix_digests(problem.matrix)[1], seed)
 
     def for_compilers(self) -> CompileTask:
@@ -371,7 +371,8 @@ class _Run:
             self.session._begin(self.task)
             seen = self._recorded(self.session._versions())
             goal_us = self._goal_us()
-        ranking = Ranking(Space(replace(self.task.context, architecture=at_hand(self.key.gpu.name))))
+        here = at_hand(self.key.gpu.name) or self.task.context.architecture
+        ranking = Ranking(Space(replace(self.task.context, architecture=here)))
         known = list(self.trials) if plans is None else []
         with self._part("search"):
             found = search(

@@ -59,7 +59,9 @@ def add_operand_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--size", metavar="NAME=N", action="append", default=[], help="size of a dimension (K=64, B.1=64)")
     parser.add_argument("--entry", metavar="NAME", help="the function to compile, where there are several")
-    parser.add_argument("--target", metavar="CHIP", default="sm_90", help="the GPU to compile for (default %(default)s)")
+    parser.add_argument(
+        "--target", metavar="CHIP", default="sm_90", help="the chip or GPU to compile for (default %(default)s)"
+    )
 
 
 def add_load_argument(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ from sparseditto.compiler.cli.common import (
 from sparseditto.dialects.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
+    from sparseditto.agent.architecture.architecture import Architecture
     from sparseditto.compiler.driver import Compiled, Observer
 
 PROGRAM = "sparseditto"
@@ -63,8 +64,8 @@ def command(args: argparse.Namespace) -> int:
     return OK
 
 
-def compile_from(args: argparse.Namespace) -> Compiled:
-    """Compile as the arguments say; prints notes and the IR that was asked for."""
+def compile_from(args: argparse.Namespace, architecture: Architecture | None = None) -> Compiled:
+    """Compile as the arguments say, for `architecture` where it is known; prints notes and the IR that was asked for."""
     from sparseditto.compiler.api import compile_file
     from sparseditto.compiler.problem import parse_bindings, parse_sizes
     from sparseditto.passes.registry import load_file
@@ -80,6 +81,7 @@ def compile_from(args: argparse.Namespace) -> Compiled:
         plan=args.plan,
         observe=_observer(args),
         database=database_to_read(args),
+        architecture=architecture,
     )
     print_notes(compiled.notes)
     return compiled

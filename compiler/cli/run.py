@@ -22,6 +22,7 @@ from sparseditto.compiler.cli.compile import PROGRAM, compile_from, describe, pr
 from sparseditto.dialects.errors import InputError
 
 if TYPE_CHECKING:
+    from sparseditto.agent.architecture.architecture import Architecture
     from sparseditto.compiler.api import Result
     from sparseditto.compiler.package import KernelPackage
 
@@ -49,12 +50,13 @@ def command(args: argparse.Namespace) -> int:
     from sparseditto.compiler.api import run
     from sparseditto.compiler.problem import parse_bindings, parse_sizes
 
-    package = _package(args)
+    device = _device(args.device)
+    package = _package(args, device)
     result = run(
         package,
         parse_bindings(args.bind),
         parse_sizes(args.size),
-        device=_device(args.device),
+        device=device,
         seed=args.seed,
         checks=not args.no_simt_checks,
         verify=args.check,
@@ -67,7 +69,7 @@ def command(args: argparse.Namespace) -> int:
     return OK if result.check is None or result.check.passed else CHECK_FAILED
 
 
-def _package(args: argparse.Namespace) -> KernelPackage:
+def _package(args: argparse.Namespace, device: str) -> KernelPackage:
     from sparseditto.compiler.package import KernelPackage
 
     if args.kernel.is_dir():
@@ -75,10 +77,17 @@ def _package(args: argparse.Namespace) -> KernelPackage:
             if getattr(args, name):
                 raise InputError(f"--{name.replace('_', '-')} is for compiling, and {args.kernel} is compiled")
         return KernelPackage.load(args.kernel)
-    compiled = compile_from(args)
+    compiled = compile_from(args, _at_hand() if device == "cuda" else None)
     if not args.json:
         print(describe(compiled, *resources_of(compiled)))
     return compiled.package
+
+
+def _at_hand() -> Architecture | None:
+    from sparseditto.agent.architecture.choosing import at_hand
+    from sparseditto.compiler.runtimes.cuda import versions
+
+    return at_hand(versions()["gpu"])
 
 
 def _device(wanted: str | None) -> str:

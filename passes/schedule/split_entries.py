@@ -24,7 +24,6 @@ from sparseditto.passes.rows import recipe_argument, stored_entries, stored_inde
 from sparseditto.passes.work import INDEX_BYTES, Work
 
 _LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
-_RESIDENT = 1 << 18  # threads that a large GPU holds at a time
 
 
 @register
@@ -123,11 +122,11 @@ class SplitEntries(SchedulePass):
 
     @classmethod
     def candidates(cls, context: Any) -> tuple[SplitEntries, ...]:
-        """Parts that make about as many groups of lanes as a large GPU holds come first; both modes of the best ones."""
+        """Parts that make about as many groups of lanes as the GPU holds come first; both modes of the best ones."""
         columns, entries = context.task.columns, context.features.entries if context.features is not None else 1 << 22
         found = []
         for lanes in _lanes(columns):
-            best = log2(max(entries * lanes, 1) / _RESIDENT)
+            best = log2(max(entries * lanes, 1) / context.machine.resident)
             lengths = sorted(_LENGTHS, key=lambda length: abs(log2(length) - best))[:3]
             found += [cls(length, items, lanes) for items in (4, 8) for length in lengths]
         return (*found, *(replace(one, mode="deterministic") for one in found if one.items == 4))
