@@ -32,6 +32,11 @@ BLOCK_SKEW = 8  # longest row over the mean, up to which rows are stored in bloc
 BLOCK_BEST, BLOCK_MOST = 1.0, 1.2  # of a cost (see `_SpMM._blocked`): certain to beat rows without blocks; worth a try
 CROWDED = 0.01  # share of the entries in one row, from which atomics of its pieces are slow
 SCATTERED = 16  # entries a row, below which parts of the entries beat segments of rows
+HOT = (
+    0.25  # share of the entries in the columns with most of them (feature `hot_columns`), from which rows have those in common
+)
+APART = 0.15  # share of its columns that a row has in common with the next one, above which rows are in a good order already
+HUBS_FROM, HUBS_TO = 17, 128  # dense columns, for which such rows by falling length beat parts of the entries
 SPREAD = 64  # columns of the matrix for each entry of a mean row, up to which neighbouring rows share many
 SCATTERED_COLUMNS = 1 << 19  # columns, from which SpMV gains by copying what it gathers so that hot elements are neighbours
 ORDERED_COLUMNS = 64  # dense columns, below which rows in order are worth it only with many entries (`Machine.many`)
@@ -346,6 +351,9 @@ class _SpMM:
         yield from self._ordered(whole)
         even = self.columns // best.width % best.jam == 0  # else the last tile is stored under a condition
         split = [self._split(best, mode) for mode in self._modes()] if best.segment and even else []
+        hubs = list(self._hubs()) if best.segment else []
+        if HUBS_FROM <= self.columns <= HUBS_TO and self.f.entries > self.m.small:
+            yield from hubs
         if self.f.mean_row < SCATTERED and self.columns > 16 and self.f.entries > self.m.scattered:
             yield from split
         yield from (layout.passes() for layout in self._unrolled(best))
@@ -354,6 +362,7 @@ class _SpMM:
         if self.f.columns * self.columns * self.task.element_bytes > self.m.kept_bytes and self.task.gathers:
             yield [_make("keep-gathered"), *(split[0] if split and self.f.mean_row < SCATTERED else best.passes())]
         yield from split
+        yield from hubs
         yield from (steps for cost, steps in blocked if cost < BLOCK_MOST)
         yield replace(best, unroll=8 if best.unroll == UNROLL else UNROLL).passes()
         if sliced is not None:
@@ -419,6 +428,24 @@ class _SpMM:
         yield from (self._paced(whole_width, extra, threads) for extra, threads in (loads[::-1] if few else loads))
         if self.f.columns > PANEL_ROWS:
             yield from (self._paced(layout(width), "share-loads", 512) for width in tiles)
+
+    def _hubs(self) -> Iterator[list[Pass]]:
+        """Rows by falling length, cut, and two pieces at a time for lanes, where few columns hold many of the entries.
+
+        Long rows share these columns: those that are walked side by side find in the L1 cache what their neighbours loaded.
+        """
+        f, vectors, warp = self.f, self.columns // self.width, self.target.warp_size
+        if f.hot_columns < HOT or f.row_overlap > APART:
+            return
+        lanes = _power_of_two(vectors, most=warp)
+        jam = -(-vectors // lanes)
+        long = f.entries > 2 * self.m.large * (1 if lanes == warp else 2)
+        for length in (256, 128) if long else (64, 128):
+            steps = [_make("reorder", rows="degree"), _make("segment-rows", length=length)]
+            steps += [_make("vectorize", width=self.width)] if self.width > 1 else []
+            steps += [_make("jam-columns", factor=jam)] if jam > 1 else []
+            steps.append(_make("rows-to-subgroups", lanes=lanes, share="columns"))
+            yield [*steps, _make("coarsen-rows", rows=2), _make("map-blocks", threads=NARROW)]
 
     def _paced(self, layout: _Layout, extra: str, threads: int) -> list[Pass]:
         """Large blocks, whose rows walk side by side, with 64 registers a thread."""
