@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sparseditto.agent.cost.rates import Rates
 from sparseditto.agent.cost.reuse import misses
 from sparseditto.agent.features import Features
 from sparseditto.agent.planner import Task, ranked
+from sparseditto.agent.space import Context, Space
 from sparseditto.dialects.errors import InputError, NotApplicable, PlanError
 from sparseditto.passes.base import Bottleneck
 from sparseditto.passes.plan import Plan
@@ -356,3 +358,18 @@ def test_what_the_planner_suggests_fits_the_gpu_that_it_is_for() -> None:
         for k in (0, 32, 256):
             for plan in ranked(task(f, k), f, named(gpu).target()):
                 assert violations(plan, task(f, k), f, named(gpu)) == []
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_no_plan_that_a_search_may_reach_costs_less_than_nothing(name: str) -> None:
+    f = SYNTHETIC[name]()
+    space = Space(Context(task(f, 8), f))
+    model = Model.of(task(f, 8), f, H200)
+    blocks = Plan.parse(
+        "set-encoding{format=bsr coordinates=16},accumulate-registers,narrow-coordinates{bits=8},pack-blocks,jam-block-rows,"
+        "rows-to-subgroups{lanes=4 share=columns},map-blocks"
+    )
+    starts = [blocks, *islice(space.seeds(), 0, 30, 15)]
+    for plan in {p.digest(): p for first in starts for p in (first, *space.neighbours(first))}.values():
+        found = model.predict(plan)
+        assert all(0 <= us < math.inf for us in (found.total_us, *found.times_us.values())), plan.text()

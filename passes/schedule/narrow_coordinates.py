@@ -67,7 +67,7 @@ class NarrowCoordinates(SchedulePass):
     bits: int = option("bits of a stored column", default=16, choices=(8, 16))
 
     def effect(self, work: Work) -> Work:
-        stored = work.value_bytes + self.bits / 8
+        stored = work.block_rows * work.block_columns * work.value_bytes + self.bits / 8
         return work._replace(entry_bytes=stored, row_bytes=work.row_bytes + INDEX_BYTES, decode=work.decode + 1)
 
     @classmethod
