@@ -311,6 +311,8 @@ class _Layout:
     extra: str = ""
     slices: Pass | None = None
     tile: int = 0
+    coarsen: int = 1
+    threads: int = 0
     bound: int = 0
 
     def passes(self) -> list[Pass]:
@@ -327,9 +329,13 @@ class _Layout:
         steps.append(_make("rows-to-subgroups", lanes=self.lanes * self.groups, groups=self.groups, share="columns"))
         if self.extra == "share-loads":
             steps.append(_make("share-loads"))
+        if self.coarsen > 1:
+            steps.append(_make("coarsen-rows", rows=self.coarsen))
         unroll = 2 if self.extra == "vectorize-entries" else self.unroll
-        bound = [_make("bound-launch", blocks=self.bound)] if self.bound else []
-        return [*steps, _make("unroll", factor=unroll, tail=self.tail), *bound]
+        steps.append(_make("unroll", factor=unroll, tail=self.tail))
+        if self.threads:
+            steps.append(_make("map-blocks", threads=self.threads))
+        return [*steps, _make("bound-launch", blocks=self.bound)] if self.bound else steps
 
 
 class _SpMM:
@@ -357,6 +363,7 @@ class _SpMM:
         if self.f.mean_row < SCATTERED and self.columns > 16 and self.f.entries > self.m.scattered:
             yield from split
         yield from (layout.passes() for layout in self._unrolled(best))
+        yield from self._narrower(best)
         if sliced is None:
             yield from (layout.passes() for layout in self._windowed(whole))
         if self.f.columns * self.columns * self.task.element_bytes > self.m.kept_bytes and self.task.gathers:
@@ -402,6 +409,15 @@ class _SpMM:
         else:
             busy = self.f.entries > self.m.large or self.f.mean_row < 1
             yield from [best, *bounded[::-1]] if busy else [*bounded, best]
+
+    def _narrower(self, best: _Layout) -> Iterator[list[Pass]]:
+        """Smaller blocks, which wait less for the longest of their rows; rows of like length, or two of them, side by side."""
+        narrow = replace(best, threads=NARROW, bound=self.m.blocks(NARROW, REGISTERS))
+        if best.segment:
+            yield [_make("reorder", rows="degree"), *replace(narrow, unroll=8).passes()]
+        elif best.slices is not None:
+            yield replace(best, coarsen=2, unroll=2).passes()
+        yield narrow.passes()
 
     def _ordered(self, whole: _Layout) -> Iterator[list[Pass]]:
         """Rows of like length side by side, where rows have entries in much of all columns.
