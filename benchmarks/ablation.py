@@ -5,11 +5,11 @@
 
 Each task is planned in several ways.  `task`: by the computation alone.  `pattern`: by the matrix too, by rules for the GPU in
 the middle of the table (`typical`).  `architecture`: for this GPU, by rules, prior and cost model (`agent.ranking`).
-`refined`: the best of `--budget` measured candidates.  Two more are beside them.  `exhaustive` is the best that a search finds
-among `--most` candidates, which begins with the plans of all others.  `warm` is the best that the records of an earlier run
-know of the task (`--known`); nothing is measured before it is taken.  The winners are timed again in turn, in one run, which
-is what the row holds.  One JSON line a task is appended to FILE; tasks that it holds already are left out.
-The candidates are kept in a database beside it.
+`refined`: the best of `--budget` measured candidates.  Three more are beside them.  `exhaustive` is the best that a search
+finds among `--most` candidates, which begins with the plans of all others.  `warm` is what the database then recalls of the
+task, with nothing measured.  `earlier` is the best plan that the results of an earlier run hold (`--earlier`).  The winners are
+timed again in turn, in one run, which is what the row holds.  One JSON line a task is appended to FILE; tasks that it holds
+already are left out.  The candidates are kept in a database beside it.
 Exits 1 when a result was wrong, 2 without a GPU, 3 when a kernel brought the GPU down.
 """
 
@@ -19,7 +19,7 @@ import argparse
 import os
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,15 +42,15 @@ from sparseditto.agent.tuner import OK, Budget, spread_us
 from sparseditto.dialects.errors import DittoError
 
 SOME = (
-    *("tri2M", "stencil9_400", "elasticity_12", "band_100k_16_half", "rmat16_32", "unif256k_16", "web_100k", "circuit_300k"),
-    *("lp_tall_100k", "dnn_4096_90", "road_220", "hyper_200k", "go_offspring", "bcsstk38", "gene_go"),
+    *("tri2M", "wave", "nsjac", "unif10k_10", "unif256k_16", "rmat15_16", "musae_github", "NotreDame_www", "debian_deps"),
+    *("circuit_300k", "dnn_4096_90", "gene_go", "cont300_kkt"),
 )
-STAGES = ("task", "pattern", "architecture", "refined", "warm", "exhaustive")
-KNOWN = Path(__file__).parent / "results" / "suite-h200.jsonl.xz"
+STAGES = ("task", "pattern", "architecture", "refined", "earlier", "warm", "exhaustive")
+EARLIER = Path(__file__).parent / "results" / "suite-h200.jsonl.xz"
 ROUNDS, EACH = 7, 3  # how often the winners are timed in turn, and how many samples at a time
 OVER = (
     *(("pattern", "task"), ("architecture", "pattern"), ("architecture", "task"), ("refined", "architecture")),
-    *((stage, "exhaustive") for stage in ("architecture", "refined", "warm")),
+    *((stage, "exhaustive") for stage in ("architecture", "refined", "earlier", "warm")),
 )
 """What the summary divides: times faster the first stage is than the second."""
 
@@ -67,9 +67,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--chip", default="sm_90")
     parser.add_argument("--budget", type=int, default=16, help="candidates of the refinement")
     parser.add_argument("--most", type=int, default=200, help="candidates of the exhaustive search")
-    parser.add_argument(
-        "--known", type=Path, default=KNOWN, help="results of an earlier run, which `warm` takes its plans from"
-    )
+    parser.add_argument("--earlier", type=Path, default=EARLIER, help="results that `earlier` takes its plans from")
     parser.add_argument("--time-limit", type=float, default=float("inf"), help="seconds, after which no other task is begun")
     args = parser.parse_args(words)
     if not are_widths(args.K):
@@ -121,7 +119,7 @@ class _Run:
         free = max(1, len(os.sched_getaffinity(0)) - 2)
         self.jobs = 0 if args.suite == "smoke" else max(1, free // 4)
         self.compilers = max(1, free - self.jobs)
-        self.warm = best_plans(read_rows(args.known), args.dtype)
+        self.earlier = best_plans(read_rows(args.earlier), args.dtype)
 
     def all(self, work: Sequence[tuple[Case, Sequence[Task]]]) -> bool:
         """Whether the GPU was lost on the way."""
@@ -157,8 +155,8 @@ class _Run:
         on_gpu = device.case(ready) if device is not None else None
         for prepared in ready.tasks:
             task = prepared.task
-            warm = self.warm.get((case.name, task.op, task.k), ())
-            found = _Stages(self.args, self.options, subject, prepared, tuner, warm)
+            earlier = self.earlier.get((case.name, task.op, task.k), ())
+            found = _Stages(self.args, self.options, subject, prepared, tuner, earlier)
             row = described | found.measured(ready, on_gpu)
             head = {"kind": "task", "case": case.name, "op": task.op, "K": task.k}
             self.results.append(head | asdict(self.setting) | row)
@@ -169,7 +167,7 @@ class _Run:
 
 
 class _Stages:
-    """One task: the plan of each stage, and what they take.  `warm` are the plans of an earlier run, the best first."""
+    """One task: the plan of each stage, and what they take.  `earlier` are the plans of an earlier run, the best first."""
 
     def __init__(
         self,
@@ -178,10 +176,10 @@ class _Stages:
         subject: Subject,
         prepared: Prepared,
         tuner: Tuner,
-        warm: Sequence[str],
+        earlier: Sequence[str],
     ) -> None:
         self.args, self.options, self.subject, self.prepared, self.tuner = args, options, subject, prepared, tuner
-        self.warm = warm
+        self.earlier = earlier
 
     def measured(self, ready: Ready, on_gpu: Any) -> dict[str, Any]:
         if self.prepared.kernel is None:
@@ -200,7 +198,7 @@ class _Stages:
 
     def choose(self, bench: Bench) -> tuple[Kernel | None, dict[str, Any]]:
         """The best kernel; the stages side by side."""
-        kernels = dict(self._planned())
+        kernels = self._compiled(self._plans())
         task, searches = self.prepared.task, {}
         planned = tuple(kernel.plan for kernel in kernels.values())
         for stage, count, others in (("refined", self.args.budget, ()), ("exhaustive", self.args.most, planned)):
@@ -211,18 +209,18 @@ class _Stages:
             searches[stage] = tuned.about
             if tuned.kernel is not None:
                 kernels[stage] = tuned.kernel
+        recalled = self.tuner.recall(self.subject, self.prepared)
+        kernels |= self._compiled({"warm": recalled.text()} if recalled is not None else {})
         return kernels.get("exhaustive"), {"stages": _side_by_side(bench, kernels), "searches": searches}
 
-    def _planned(self) -> list[tuple[str, Kernel]]:
-        """The kernels of the stages that measure nothing."""
-        found = []
-        for stage, plan in self._plans().items():
+    def _compiled(self, plans: Mapping[str, str]) -> dict[str, Kernel]:
+        """The kernels of plans, by stage."""
+        found = {}
+        for stage, plan in plans.items():
             try:
-                kernel = compile_task(self.prepared.task, self.subject.matrix, self.options, self.subject.folder, plan)
+                found[stage] = compile_task(self.prepared.task, self.subject.matrix, self.options, self.subject.folder, plan)
             except DittoError as e:
                 note(f"{self.subject.case} {self.prepared.task} {stage}: {e}")
-            else:
-                found.append((stage, kernel))
         return found
 
     def _plans(self) -> dict[str, str]:
@@ -234,7 +232,7 @@ class _Stages:
             "architecture": Ranking(Space(context)).first(),
         }
         texts = {stage: plan.text() for stage, plan in plans.items()}
-        return texts | ({"warm": self.warm[0]} if self.warm else {})
+        return texts | ({"earlier": self.earlier[0]} if self.earlier else {})
 
 
 def _side_by_side(bench: Bench, kernels: dict[str, Kernel]) -> dict[str, Any]:
@@ -258,7 +256,7 @@ def _side_by_side(bench: Bench, kernels: dict[str, Kernel]) -> dict[str, Any]:
 
 def _outcome(stages: dict[str, Any]) -> str:
     """Whether every stage has a plan that gives a right result."""
-    missing = set(STAGES) - {"warm"} - stages.keys()
+    missing = set(STAGES) - {"earlier"} - stages.keys()
     return next((s["outcome"] for s in stages.values() if s["outcome"] != "right"), "missing" if missing else "right")
 
 

@@ -178,6 +178,11 @@ class Tuner:
         """Search, on what `bench` measures.  `skip` are the digests of plans that may not be run."""
         return Search(self, subject, prepared).run(bench, skip)
 
+    def recall(self, subject: Subject, prepared: Prepared) -> Plan | None:
+        """The best plan that the database knows of a task."""
+        best = self.database.best(Search(self, subject, prepared).begin())
+        return best.plan if best is not None else None
+
 
 @dataclass(frozen=True)
 class Tuned:
@@ -251,11 +256,15 @@ class Search:
             return None
         return traffic.times_us(rates)["compulsory"]
 
+    def begin(self) -> int:
+        """The number of the task in the database, where it is put if it is new."""
+        features = self.context.features
+        return self.tuner.database.begin(self._key_of_task(), features.to_json() if features else None, self._described())
+
     def _begin(self) -> dict[str, Answer]:
         """What is kept of this very task, by plan digest."""
-        database, features = self.tuner.database, self.context.features
-        self.number = database.begin(self._key_of_task(), features.to_json() if features else None, self._described())
-        for record in database.records(self.number):
+        self.number = self.begin()
+        for record in self.tuner.database.records(self.number):
             try:
                 plan = record.plan.read()
             except PlanError as e:
