@@ -229,14 +229,29 @@ def test_random_matrices(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["arrow", "arrow backwards", "many rows", "tall", "long indices", "empty rows at both ends"])
-def test_pieces_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Walks in very small pieces, rows from four entries on listed one by one."""
+@pytest.mark.parametrize("few", [0, 3])
+def test_pieces_do_not_matter(name: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walks in very small pieces, rows from four entries on listed one by one, shorter ones sorted or counted."""
     a = SMALL[name]()
+    monkeypatch.setattr(walks, "FEW", few)
     monkeypatch.setattr(walks, "ROWS", 1024)
     monkeypatch.setattr(walks, "SHORT", 4)
     for module in (walks, samples):
         monkeypatch.setattr(module, "ENTRIES", 7)
     check(analyse(a), reference(a))
+
+
+@pytest.mark.parametrize("rows", [1, 31, 1024, 3000])
+@pytest.mark.parametrize("longest", [1, 2, 12, 13, 200])
+def test_short_rows_are_counted_as_they_are_sorted(rows: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(rows)
+    a = of_dense(rng.random((rows, longest)) < rng.random((rows, 1)))
+    found = []
+    for few in (0, longest):
+        monkeypatch.setattr(walks, "FEW", few)
+        found.append(analyse(a))
+    assert found[0] == found[1]
+    check(found[1], reference(a))
 
 
 def test_far_more_columns_than_entries() -> None:

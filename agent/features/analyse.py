@@ -34,7 +34,7 @@ def analyse(csr: sp.csr_array) -> Features:
         windows = picked.result()
         near = pool.submit(locality, windows, int(csr.shape[1]))
         blocks = {name: pool.submit(fill, windows, *block) for name, block in BLOCKS.items()}
-        mirrored, diagonal = pool.submit(mirrors, csr), pool.submit(full_diagonal, csr)
+        mirrored, diagonal, alike = pool.submit(mirrors, csr), pool.submit(full_diagonal, csr), pool.submit(all_equal, csr.data)
         uses = column_uses(csr, pool)
         diagonals, gap = occupied_diagonals(csr, pool), largest_gap(csr, pool)
         fills: dict[str, Any] = {name: share.result() for name, share in blocks.items()}
@@ -49,7 +49,7 @@ def analyse(csr: sp.csr_array) -> Features:
             max_gap=gap,
             diagonals=diagonals,
             diagonal_padding=_an_entry(csr, csr.shape[0] * diagonals),
-            equal_values=all_equal(csr.data),
+            equal_values=alike.result(),
         )
 
 

@@ -244,7 +244,7 @@ def _hashed(columns: Array, share: float) -> Array:
     kept = []
     for start, stop in pieces(columns.size, ENTRIES):
         piece = columns[start:stop]
-        kept.append(piece[piece.view(word) * factor <= least])
+        kept.append(piece.compress(piece.view(word) * factor <= least))
     return np.concatenate(kept) if kept else columns[:0]
 
 
