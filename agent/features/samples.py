@@ -121,15 +121,14 @@ def locality(windows: Windows, columns: int) -> Locality:
     fresh = np.append(True, ~inner | (column[1:] // SECTOR != column[:-1] // SECTOR)) if column.size else np.zeros(0, bool)
     follows = np.diff(windows.rows, prepend=-2) == 1  # the row before it is there too
     place = local * columns + column
-    later = follows[local]
-    wanted = place[later] - columns
-    found = place[np.searchsorted(place, wanted)] == wanted if wanted.size else later[:0]
+    wanted = place[follows[local]] - columns
+    found = wanted.size + place.size - different(np.concatenate((place, wanted)))
     return Locality(
         gaps.quantile(0.5),
         gaps.quantile(0.9),
         float(beside),
         _mean(fresh),
-        _mean(found),
+        found / wanted.size if wanted.size else 0.0,
     )
 
 
