@@ -51,11 +51,11 @@ class Ranking:
 
     def first(self) -> Plan:
         """The plan to take when nothing is measured."""
-        return self.best_first()[0]
+        return self._best_first[0]
 
     def best_first(self) -> list[Plan]:
         """What the rules suggest, the least score first."""
-        return sorted(self.suggested, key=self._advanced)
+        return list(self._best_first)
 
     def seeds(self, limit: int = SEEDS) -> list[Plan]:
         """The plans to measure first: the one to take unmeasured, then the most promising ones.
@@ -103,6 +103,10 @@ class Ranking:
                 "can run none of the plans that the planner suggests; give one (--plan)", where=self.architecture.name
             )
         return found
+
+    @cached_property
+    def _best_first(self) -> list[Plan]:
+        return sorted(self.suggested, key=self._advanced)
 
     @cached_property
     def _model(self) -> Model | None:

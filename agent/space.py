@@ -93,13 +93,17 @@ class Space:
     def _possible(self, steps: Sequence[Pass]) -> bool:
         """Whether the nest ends up on blocks, and no step needs dense columns where there are none."""
         forms = {Form.ROWS} if self.context.task.columns in (0, 1) else {Form.ROWS, Form.COLUMNS}
-        waiting = [forms]
+        waiting = [set(forms)]
         for step in steps:
             if Form.COLUMNS in step.requires and Form.COLUMNS not in forms:
                 return False
             if Form.PARTS in step.provides:
-                waiting.append(forms)
-            forms = waiting.pop() if step.starts_part and waiting else (forms | set(step.provides)) - set(step.removes)
+                waiting.append(set(forms))
+            if step.starts_part and waiting:
+                forms = waiting.pop()
+            else:
+                forms.update(step.provides)
+                forms.difference_update(step.removes)
         return Form.BLOCKS in forms
 
     # --- Neighbours -----------------------------------------------------------------------------------
@@ -154,7 +158,8 @@ class Space:
         """A pass for another that provides something of the same."""
         for k, step in enumerate(steps):
             for cls in self._absent(steps):
-                if cls.kind is step.kind and (set(cls.provides) & set(step.provides) or cls.kind is Kind.REPRESENTATION):
+                alike = cls.kind is Kind.REPRESENTATION or set(cls.provides) & set(step.provides)
+                if cls.kind is step.kind and alike and self._may_stand(steps[:k], cls, steps[k + 1 :]):
                     for variant in self.variants(cls):
                         yield (*steps[:k], variant, *steps[k + 1 :]), f"{step.name}>{variant}", f"{step.name}>{cls.name}"
 
@@ -162,8 +167,9 @@ class Space:
         """A pass that is not there, at every place, and with it one that provides what it requires, where that is missing."""
         for cls in self._absent(steps):
             variants = self.variants(cls)
+            places = [k for k in _places(steps, cls.kind) if self._may_stand(steps[:k], cls, steps[k:])]
             for variant in variants:
-                for k in _places(steps, cls.kind):
+                for k in places:
                     yield (*steps[:k], variant, *steps[k:]), f"+{variant}", f"+{cls.name}"
             for helper in self._helpers(cls, steps):
                 for k in _places(steps, cls.kind):
@@ -187,6 +193,10 @@ class Space:
                 if Form.THREADS in cls.provides:
                     rest = [s for s in steps[k + 1 :] if not set(s.provides) & set(cls.provides)]
                     yield (*steps[:k], *self.variants(cls)[:1], *rest)
+
+    def _may_stand(self, before: Steps, cls: type[Pass], after: Steps) -> bool:
+        """Whether a pass is legal between these steps, which its options have no part in."""
+        return any(self.plan((*before, variant, *after)) is not None for variant in self.variants(cls)[:1])
 
     def _absent(self, steps: Steps) -> list[type[Pass]]:
         """Passes that some part of the matrix lacks."""
@@ -242,7 +252,8 @@ class Space:
         helpful = [m for m in moves if m.label.startswith("+") and self._relieves(m, urgent)]
         others = [m for m in moves if m.label.startswith("+") and not self._relieves(m, urgent)]
         removals = [m for m in moves if m.label.startswith("-")]
-        options = [m for m in moves if m.subject in {f"{s.name}.{o}" for s in base.steps for o in s.options()}]
+        subjects = {f"{step.name}.{option}" for step in base.steps for option in step.options()}
+        options = [m for m in moves if m.subject in subjects]
         groups = [_spread(helpful), _spread([*mappers, *self._far(base)]), _spread(others), _spread(removals), _spread(options)]
         yield from (move for row in zip_longest(*groups) for move in row if move is not None)
         for mapper in mappers:
@@ -309,8 +320,8 @@ def _repeats(steps: Sequence[Pass]) -> bool:
         elif step.name in names:
             return True
         else:
-            names = {*names, step.name}
-            waiting += [names] if Form.PARTS in step.provides else []
+            names.add(step.name)
+            waiting += [set(names)] if Form.PARTS in step.provides else []
     return False
 
 

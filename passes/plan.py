@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sparseditto.dialects.errors import PlanError
@@ -41,6 +42,10 @@ class Plan:
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that name this plan in caches, logs and files."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
@@ -67,12 +72,10 @@ def _check_order(steps: tuple[Pass, ...]) -> None:
     """Representation, then schedule, then mapping, and these two again for each part; nothing else."""
     latest = 0
     for step in steps:
-        if step.starts_part:
-            latest = _ORDER.index(step.kind)
         if step.kind not in _ORDER:
             raise PlanError(f"'{step.name}' is a {step.kind.value} pass, which the pipeline runs by itself")
         rank = _ORDER.index(step.kind)
-        if rank < latest:
+        if rank < latest and not step.starts_part:
             raise PlanError(f"'{step.name}' is a {step.kind.value} pass and stands after a {_ORDER[latest].value} pass")
         latest = rank
 
@@ -95,7 +98,8 @@ def _check_forms(steps: tuple[Pass, ...]) -> None:
             continue
         if Form.PARTS in step.provides:
             waiting.append(set(forms))
-        forms = (forms | set(step.provides)) - set(step.removes)
+        forms.update(step.provides)
+        forms.difference_update(step.removes)
     if waiting:
         raise PlanError(f"{len(waiting)} parts wait for a schedule; add next-part and what each needs", where=steps[-1].name)
 

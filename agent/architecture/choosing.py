@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from sparseditto.agent.architecture.architecture import Architecture
 from sparseditto.agent.architecture.building import named
 from sparseditto.agent.architecture.table import known, lookup
@@ -11,6 +13,7 @@ from sparseditto.dialects.target import CHIPS, Target
 MEASURED = "H200 SXM"  # the GPU on which the numbers of the planner, the prior and the cost model were found
 
 
+@functools.cache
 def place_of(name: str) -> tuple[Target, Architecture, tuple[str, ...]]:
     """The target and the GPU that a chip (sm_90) or a GPU's name means, and what a person should know.
 

@@ -129,8 +129,12 @@ def folded(name: str) -> str:
 
 def lookup(name: str) -> Entry | None:
     """The GPU that goes by `name`, whatever its case, punctuation and vendor's words; None where there is none."""
-    key = folded(name)
-    return next((e for e in known().values() if key in {folded(n) for n in (e.name, *e.aliases)}), None)
+    return _by_folded_name().get(folded(name))
+
+
+@functools.cache
+def _by_folded_name() -> dict[str, Entry]:
+    return {folded(name): entry for entry in known().values() for name in (entry.name, *entry.aliases)}
 
 
 def find(name: str) -> Entry:

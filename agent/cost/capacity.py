@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sparseditto.agent.architecture.architecture import Architecture
 from sparseditto.agent.architecture.occupancy import Violation, check
 from sparseditto.agent.cost.demand import wanted_registers
@@ -26,7 +28,10 @@ def violations(plan: Plan, task: Task, features: Features, architecture: Archite
 
 def _of_part(work: Work, architecture: Architecture) -> list[Violation]:
     registers = int(min(work.registers, wanted_registers(work)))
-    return check(architecture, registers, work.shared_bytes, work.threads, max(1, work.blocks))
+    return _check(architecture, registers, work.shared_bytes, work.threads, max(1, work.blocks))
+
+
+_check = lru_cache(maxsize=1024)(check)  # most plans of a task differ in other things
 
 
 def check_plan(plan: Plan, task: Task, features: Features, architecture: Architecture) -> None:
