@@ -159,10 +159,11 @@ def _first_plans(task: Task, csr: Any, options: Options, folder: Path) -> tuple[
     with binding.context():
         computation = read_kernel_file(kernel_file(task.op, options.dtype, folder)).computation
     context = planning_context(bind(computation, {"A": csr}, task.sizes), Target.named(options.chip))
-    seeds = Ranking(Space(context)).seeds()
-    if options.csr:
-        return context, tuple(dict.fromkeys(found for plan in seeds if (found := plain.as_csr(plan, csr.nnz)) is not None))
-    return context, tuple(seeds)
+    ranking = Ranking(Space(context))
+    if options.csr:  # the rules' plans first: where another encoding was meant, what is left may not apply
+        plans = (plain.as_csr(plan, csr.nnz) for plan in (*ranking.best_first(), *ranking.seeds()))
+        return context, tuple(dict.fromkeys(plan for plan in plans if plan is not None))
+    return context, tuple(ranking.seeds())
 
 
 def describe(csr: Any, case: Case) -> dict[str, Any]:

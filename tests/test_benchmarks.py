@@ -14,7 +14,6 @@ import pytest
 import scipy.sparse as sp
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # the benchmarks are run from a checkout and are no installed package
 
 from benchmarks import generators, operands, pack_time, report, run  # noqa: E402
 from benchmarks.bounds import SECTOR, Model, Rates, Reuse  # noqa: E402

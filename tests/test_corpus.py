@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
@@ -30,7 +29,6 @@ from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import registry
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # the benchmarks are run from a checkout and are no installed package
 
 from benchmarks import corpus, each_representation  # noqa: E402
 from benchmarks.representations import REPRESENTATIONS, UNSYMMETRIC, Representation, kernel_text  # noqa: E402

@@ -21,7 +21,6 @@ import scipy.sparse as sp
 from conftest import MATRICES
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 from benchmarks import features_time  # noqa: E402
 from benchmarks import generators as g  # noqa: E402

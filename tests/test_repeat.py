@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # the benchmarks are run from a checkout and are no installed package
 
 import fake_gpu  # noqa: E402
 

@@ -9,7 +9,6 @@ import itertools
 import json
 import random
 import re
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,6 @@ from sparseditto.dialects.target import Target
 from sparseditto.passes.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # the benchmarks are run from a checkout and are no installed package
 
 from benchmarks import tails  # noqa: E402
 
