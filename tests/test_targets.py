@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import matmul, of_lengths
 
 from benchmarks import targets
 from benchmarks.cost_model import read_features
@@ -27,7 +28,6 @@ from sparseditto.compiler.api import compile_file
 from sparseditto.compiler.runtimes.resources import find_ptxas
 from sparseditto.dialects.errors import InputError
 from sparseditto.passes.plan import Plan
-from tests.conftest import matmul, of_lengths
 
 needs_ptxas = pytest.mark.skipif(not find_ptxas(), reason="no ptxas: pip install nvidia-cuda-nvcc")
 
