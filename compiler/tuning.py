@@ -70,6 +70,7 @@ class Progress:
 class TuningResult:
     """The best candidate with its package, every candidate, seconds by part, and the bound that the search knew.
 
+    `seconds` are those of the parts, `total`, and `first`: until the first candidate was measured and right, where one was.
     `stopped` says why it ended, in the words of `agent.tuner.Found`; `notes` what the database had to say.
     """
 
@@ -550,7 +551,8 @@ class _Run:
     def _answer(self, plan: Plan, measurement: Measurement) -> Answer:
         """Keep and report a measurement; the search gets the samples that are new."""
         self.fresh.append(plan.digest())
-        self._keep(plan, measurement)
+        if self._keep(plan, measurement).ok:
+            self.seconds.setdefault("first", time.monotonic() - self.start)
         self._report()
         return Answer(plan, measurement.outcome, measurement.samples_us, measurement.identity, measurement.why)
 
