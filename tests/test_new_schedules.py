@@ -6,6 +6,7 @@ Kernels run under emulation with all checks.  Each result is held to the compile
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
@@ -34,6 +35,7 @@ from test_scalars import prologue
 from test_schedules import ROW_SCALED, mixed, positions_of
 
 from sparseditto.agent import planner
+from sparseditto.agent.machine import Machine
 from sparseditto.compiler.api import bind_package, compile_file, run
 from sparseditto.compiler.driver import make_task
 from sparseditto.compiler.execute import check, prepare, run_simt
@@ -385,11 +387,9 @@ STRUCTURES: dict[str, Callable[[], sp.csr_array]] = {
 @pytest.fixture
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 rows are enough for slices, and a thousand entries for rows in order."""
-    monkeypatch.setattr(planner, "SLICED_ROWS", 64)
-    monkeypatch.setattr(planner, "SLICED_RATIO", 1)
-    monkeypatch.setattr(planner, "SMALL", 1000)
-    monkeypatch.setattr(planner, "MANY", 1000)
-    monkeypatch.setattr(planner, "ORDERED_ROWS", 48)
+    small = {"sliced_rows": 64, "sliced_ratio": 1, "small": 1000, "many": 1000, "ordered_rows": 48}
+    of = Machine.of
+    monkeypatch.setattr(Machine, "of", lambda gpu: replace(of(gpu), **small))
 
 
 def task_of(text: str, bound: dict[str, Any], sizes: dict[str, int]) -> tuple[planner.Task, Any]:
