@@ -5,7 +5,7 @@
 For every matrix of the suite (its features are in benchmarks/results), SpMV and SpMM with K = 8, 32, 128 and 256, float32 and
 float64: milliseconds for the first plan, on which `compile` waits; for the 48 plans that `tune` measures first; and for the
 walks from the first plan over the graph of passes and GPU, which `explain` shows, the graph made anew each time.  Of each the
-best of some rounds, in a process that has planned before.  With `--check` it exits 1 where one takes more than 50 ms.
+best of some rounds by `timeit`, in a process that has planned before.  With `--check` it exits 1 if one takes more than 50 ms.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from timeit import Timer
 from typing import Any
 
 import numpy as np
@@ -54,15 +54,8 @@ PARTS: dict[str, Callable[[Ranking], None]] = {"first": _first, "seeds": _seeds,
 
 def measure(context: Context, rounds: int) -> dict[str, float]:
     """Milliseconds of each part, from a task and features on."""
-    found = {}
-    for name, part in PARTS.items():
-        samples = []
-        for _ in range(rounds):
-            start = time.perf_counter()
-            part(Ranking(Space(context)))
-            samples.append(1e3 * (time.perf_counter() - start))
-        found[name] = round(min(samples), 3)
-    return found
+    samples = {name: Timer(lambda part=part: part(Ranking(Space(context)))).repeat(rounds, 1) for name, part in PARTS.items()}
+    return {name: round(1e3 * min(seconds), 3) for name, seconds in samples.items()}
 
 
 def contexts(features: dict[str, Features], gpu: str) -> list[tuple[dict[str, Any], Context]]:
