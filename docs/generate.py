@@ -51,8 +51,9 @@ def passes_page() -> str:
         "",
     ]
     for kind in Kind:
-        lines += [f"## {kind.value.capitalize()} passes", ""]
-        for cls in sorted((c for c in registry().values() if c.kind is kind), key=lambda c: c.name):
+        found = sorted((c for c in registry().values() if c.kind is kind), key=lambda c: c.name)
+        lines += [f"## {kind.value.capitalize()} passes", ""] if found else []
+        for cls in found:
             lines += section(declaration(cls), docstring(cls))
     return "\n".join(lines).rstrip() + "\n"
 

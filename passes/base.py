@@ -1,8 +1,8 @@
 """What a pass is: a frozen dataclass whose fields are its options and whose class says what the agent must know.
 
-Four kinds, in the order in which a plan runs them: representation passes set encodings (S0 to S1), schedule passes
-rewrite the loop nest (S3 to S3), mapping passes put it on blocks and threads (S3 to S3), and lowering passes
-belong to the pipeline itself and are never part of a plan.
+Three kinds, in the order in which a plan runs them: representation passes set encodings (S0 to S1), schedule passes
+rewrite the loop nest (S3 to S3), mapping passes put it on blocks and threads (S3 to S3).  Lowering passes belong to the
+pipeline itself and are never part of a plan.  A composite pass stands for several others, which a plan holds in its place.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Kind(Enum):
     SCHEDULE = "schedule"
     MAPPING = "mapping"
     LOWERING = "lowering"
+    COMPOSITE = "composite"
 
 
 class Bottleneck(Enum):
@@ -166,8 +167,12 @@ class Pass:
 
     @cached_property
     def _text(self) -> str:
-        spelled = " ".join(f"{key}={_spell(value)}" for key, value in self.options().items())
+        spelled = " ".join(f"{key}={spell(value)}" for key, value in self.options().items())
         return f"{self.name}{{{spelled}}}" if spelled else self.name
+
+    def expand(self) -> tuple[Pass, ...]:
+        """The steps that a plan holds where it names this pass."""
+        return (self,)
 
     def effect(self, work: Work) -> Work:
         """What the pass makes of the work of a kernel, for cost models.  A pass that says nothing changes nothing."""
@@ -194,7 +199,8 @@ def _parse(pass_name: str, key: str, text: str, type_name: str) -> Any:
         raise PlanError(f"{key}={text}: that is no {type_name}", where=pass_name) from e
 
 
-def _spell(value: Any) -> str:
+def spell(value: Any) -> str:
+    """The value of an option as a plan writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

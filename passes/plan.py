@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from sparseditto.dialects.errors import PlanError
 from sparseditto.passes.base import Form, Kind, Pass
 from sparseditto.passes.pipeline_text import Item, parse_options, parse_pipeline
 from sparseditto.passes.registry import find, registry
-from sparseditto.passes.upstream import upstream_names
+from sparseditto.passes.upstream import PREFIX, upstream_names
 
 SCHEMA = 1
 _ORDER = (Kind.REPRESENTATION, Kind.SCHEDULE, Kind.MAPPING)
-_AT_FIRST = (Form.ROWS, Form.COLUMNS, Form.REGISTER_ACCUMULATION)  # what the nest of S2 may have; the pass itself looks
+AT_FIRST = (Form.ROWS, Form.COLUMNS, Form.REGISTER_ACCUMULATION)  # what the nest of S2 may have; the pass itself looks
 
 
 @dataclass(frozen=True)
 class Plan:
     """Pass invocations in the order in which they run: representation, then schedule, then mapping; a part after the other.
 
-    `kernel` is the fingerprint of the computation that the plan is for (empty: any).
+    `kernel` is the fingerprint of the computation that the plan is for (empty: any).  What a composite pass among `steps`
+    stands for takes its place, so that equal choices are equal plans.
     """
 
     steps: tuple[Pass, ...]
     kernel: str = ""
 
     def __post_init__(self) -> None:
-        _check_order(self.steps)
-        _check_forms(self.steps)
+        object.__setattr__(self, "steps", expanded(self.steps))
+        check_order(self.steps)
+        check_forms(self.steps)
 
     def of_kind(self, *kinds: Kind) -> tuple[Pass, ...]:
         return tuple(step for step in self.steps if step.kind in kinds)
@@ -68,7 +72,12 @@ class Plan:
         return Plan.parse(",".join(data["steps"]), str(data["kernel"]))
 
 
-def _check_order(steps: tuple[Pass, ...]) -> None:
+def expanded(steps: Iterable[Pass]) -> tuple[Pass, ...]:
+    """The steps with composite passes replaced by what they stand for."""
+    return tuple(chain.from_iterable(step.expand() for step in steps))
+
+
+def check_order(steps: tuple[Pass, ...]) -> None:
     """Representation, then schedule, then mapping, and these two again for each part; nothing else."""
     latest = 0
     for step in steps:
@@ -80,9 +89,12 @@ def _check_order(steps: tuple[Pass, ...]) -> None:
         latest = rank
 
 
-def _check_forms(steps: tuple[Pass, ...]) -> None:
-    """What a pass requires must be there from the start or provided by an earlier one, what it excludes must not."""
-    forms = set(_AT_FIRST)
+def check_forms(steps: tuple[Pass, ...], given: Iterable[Form] = ()) -> frozenset[Form]:
+    """What a pass requires must be there from the start or provided by an earlier one, what it excludes must not.
+
+    `given` are there from the start, beside what every nest has.  Gives what is there in the end.
+    """
+    forms = {*AT_FIRST, *given}
     waiting: list[set[Form]] = []  # what the nests of parts have that come later, the next one last
     for step in steps:
         for form in step.requires:
@@ -102,6 +114,7 @@ def _check_forms(steps: tuple[Pass, ...]) -> None:
         forms.difference_update(step.removes)
     if waiting:
         raise PlanError(f"{len(waiting)} parts wait for a schedule; add next-part and what each needs", where=steps[-1].name)
+    return frozenset(forms)
 
 
 def make_pass(item: Item) -> Pass:
@@ -109,5 +122,9 @@ def make_pass(item: Item) -> Pass:
     if item.nested is not None:
         raise PlanError(f"'{item.name}(…)' may not stand in a plan")
     if item.name in upstream_names() and item.name not in registry():
-        raise PlanError(f"'{item.name}' is upstream's; a plan holds only passes that `sparseditto passes` lists")
+        known = f"{PREFIX}{item.name}" in registry()
+        advice = (
+            f"a plan names it '{PREFIX}{item.name}'" if known else "a plan holds only passes that `sparseditto passes` lists"
+        )
+        raise PlanError(f"'{item.name}' is upstream's; {advice}")
     return find(item.name).make(parse_options(item.name, item.options))

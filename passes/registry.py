@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from sparseditto.dialects.errors import InputError, PlanError, did_you_mean
 from sparseditto.passes.base import Pass
+from sparseditto.passes.upstream import upstream_names
 
 ENTRY_POINT_GROUP = "sparseditto.passes"
 FOLDERS = ("representation", "schedule", "mapping", "lowering")
@@ -29,7 +30,9 @@ loaded: list[Path] = []
 
 
 def register(cls: P) -> P:
-    """Class decorator: make a pass known under its `name`.  Raises `PlanError` when the name is taken."""
+    """Class decorator: make a pass known under its `name`.  Raises `PlanError` when the name is taken, or upstream's."""
+    if cls.name in upstream_names():
+        raise PlanError(f"{cls.__module__} registers a pass '{cls.name}', which is upstream's name of one; give it another")
     taken = _passes.get(cls.name)
     if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
         raise PlanError(f"{cls.__module__} registers a pass '{cls.name}', which {taken.__module__} has already")

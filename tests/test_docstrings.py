@@ -91,6 +91,13 @@ FIXTURES = {
     "persist-blocks": (SPMV, f"{NEST},accumulate-registers,rows-to-threads,map-blocks"),
     "unroll": (SPMV, f"{NEST},accumulate-registers"),
     "vectorize": (SPMM, f"{NEST},accumulate-registers"),
+    "mlir-loop-invariant-code-motion": (
+        SPMM_FILLED,
+        f"{NEST},accumulate-registers,vectorize,rows-to-threads,unroll{{factor=2}}",
+    ),
+    "mlir-arith-int-range-narrowing": (SPMV, f"{NEST},accumulate-registers,rows-to-subgroups"),
+    "mlir-arith-unsigned-when-equivalent": (SPMV_FILLED, f"{NEST},accumulate-registers,ell-rows,rows-to-threads,unroll"),
+    "mlir-scf-for-loop-range-folding": (SPMV_FILLED, f"{NEST},accumulate-registers,rows-to-threads,coarsen-rows"),
     "map-blocks": (SPMV, f"{NEST},accumulate-registers,rows-to-threads"),
     "bound-launch": (SPMV, f"{NEST},accumulate-registers,rows-to-threads,map-blocks"),
     "lower-fill": (

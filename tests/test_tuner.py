@@ -44,6 +44,7 @@ from sparseditto.passes import registry as passes_registry
 from sparseditto.passes.base import Bottleneck, Form, Kind
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import load_file, registry
+from sparseditto.passes.upstream import UpstreamPass
 
 THREADS = "set-encoding,accumulate-registers,rows-to-threads,map-blocks"
 LANES = "set-encoding,accumulate-registers,rows-to-subgroups{lanes=4 share=entries},map-blocks"
@@ -124,7 +125,10 @@ def test_a_pinned_format_is_left_alone() -> None:
 
 
 def test_seeds_begin_with_the_default_and_cover_the_passes() -> None:
-    """Every registered pass that some legal plan for SpMV or SpMM can have is in a seed or one move from one."""
+    """Every registered pass that some legal plan for SpMV or SpMM can have is in a seed or one move from one.
+
+    All but those of upstream that are there for plans by hand and composite passes, which the search never proposes.
+    """
     near: set[str] = set()
     bands = sp.csr_array(sp.diags_array([np.ones(90)] * 3, offsets=[-1, 0, 1], shape=(90, 90)))  # equal values, few diagonals
     blocks = sp.csr_array(sp.kron(small_matrix(1, (15, 22), 0.2), np.tri(8, 4)))
@@ -135,7 +139,8 @@ def test_seeds_begin_with_the_default_and_cover_the_passes() -> None:
         assert len({p.digest() for p in found}) == len(found)
         near |= {step.name for plan in found for move in s.moves(plan) for step in move.plan.steps}
     wanted = {name for name, cls in registry().items() if cls.kind in (Kind.SCHEDULE, Kind.MAPPING, Kind.REPRESENTATION)}
-    assert wanted <= near
+    silent = {name for name in wanted if issubclass(registry()[name], UpstreamPass) and not registry()[name]().candidates(None)}
+    assert wanted - near == silent
 
 
 def test_skewed_rows_are_balanced_first() -> None:

@@ -1,0 +1,37 @@
+// RUN: ditto-opt -p 'rows-to-subgroups{lanes=8},mlir-arith-int-range-narrowing' %s | FileCheck %s
+// RUN: ditto-opt -p 'rows-to-subgroups{lanes=8},mlir-arith-int-range-narrowing{int-bitwidths-supported=16}' %s | FileCheck %s --check-prefix=HALF
+
+#CSR = #sparse_tensor.encoding<{map = (i, j) -> (i : dense, j : compressed)}>
+
+// The number of a lane fits in any width; what positions and coordinates are added to does not.
+// CHECK-LABEL: func.func @spmv
+// CHECK:         scf.forall (%[[LANE:.*]]) in (8) {
+// CHECK:           arith.addi %{{.*}}, %[[LANE]] : index
+// CHECK:           %[[NARROW:.*]] = arith.index_castui %[[LANE]] : index to i32
+// CHECK-NEXT:      %[[FIRST:.*]] = arith.cmpi eq, %[[NARROW]], %c0_i32 : i32
+// CHECK-NEXT:      scf.if %[[FIRST]] {
+// HALF:            arith.cmpi eq, %{{.*}}, %c0_i16 : i16
+func.func @spmv(%A: tensor<?x?xf32, #CSR>, %x: memref<?xf32>, %y: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %m = sparse_tensor.lvl %A, %c0 : tensor<?x?xf32, #CSR>
+  %pos = sparse_tensor.positions %A {level = 1 : index} : tensor<?x?xf32, #CSR> to memref<?xindex>
+  %crd = sparse_tensor.coordinates %A {level = 1 : index} : tensor<?x?xf32, #CSR> to memref<?xindex>
+  %val = sparse_tensor.values %A : tensor<?x?xf32, #CSR> to memref<?xf32>
+  scf.for %i = %c0 to %m step %c1 {
+    %y0 = memref.load %y[%i] : memref<?xf32>
+    %lo = memref.load %pos[%i] : memref<?xindex>
+    %next = arith.addi %i, %c1 : index
+    %hi = memref.load %pos[%next] : memref<?xindex>
+    %s = scf.for %p = %lo to %hi step %c1 iter_args(%a = %y0) -> (f32) {
+      %j = memref.load %crd[%p] : memref<?xindex>
+      %v = memref.load %val[%p] : memref<?xf32>
+      %b = memref.load %x[%j] : memref<?xf32>
+      %t = arith.mulf %v, %b : f32
+      %n = arith.addf %a, %t : f32
+      scf.yield %n : f32
+    }
+    memref.store %s, %y[%i] : memref<?xf32>
+  }
+  return
+}

@@ -1,0 +1,35 @@
+// RUN: ditto-opt -p 'rows-to-threads,coarsen-rows,mlir-scf-for-loop-range-folding,canonicalize,cse' %s | FileCheck %s
+
+#CSR = #sparse_tensor.encoding<{map = (i, j) -> (i : dense, j : compressed)}>
+
+// The loop over the rows of a thread counts the rows themselves, and is still known as one.
+// CHECK-LABEL: func.func @spmv
+// CHECK:         scf.forall
+// CHECK:           %[[END:.*]] = arith.addi %[[FIRST:.*]], %c64
+// CHECK-NEXT:      scf.for %[[ROW:.*]] = %[[FIRST]] to %[[END]] step %c32 {
+// CHECK-NEXT:        arith.cmpi ult, %[[ROW]]
+// CHECK:           } {ditto.walks = "rows"}
+func.func @spmv(%A: tensor<?x?xf32, #CSR>, %x: memref<?xf32>, %y: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %m = sparse_tensor.lvl %A, %c0 : tensor<?x?xf32, #CSR>
+  %pos = sparse_tensor.positions %A {level = 1 : index} : tensor<?x?xf32, #CSR> to memref<?xindex>
+  %crd = sparse_tensor.coordinates %A {level = 1 : index} : tensor<?x?xf32, #CSR> to memref<?xindex>
+  %val = sparse_tensor.values %A : tensor<?x?xf32, #CSR> to memref<?xf32>
+  scf.for %i = %c0 to %m step %c1 {
+    %y0 = memref.load %y[%i] : memref<?xf32>
+    %lo = memref.load %pos[%i] : memref<?xindex>
+    %next = arith.addi %i, %c1 : index
+    %hi = memref.load %pos[%next] : memref<?xindex>
+    %s = scf.for %p = %lo to %hi step %c1 iter_args(%a = %y0) -> (f32) {
+      %j = memref.load %crd[%p] : memref<?xindex>
+      %v = memref.load %val[%p] : memref<?xf32>
+      %b = memref.load %x[%j] : memref<?xf32>
+      %t = arith.mulf %v, %b : f32
+      %n = arith.addf %a, %t : f32
+      scf.yield %n : f32
+    }
+    memref.store %s, %y[%i] : memref<?xf32>
+  }
+  return
+}
