@@ -20,7 +20,7 @@ from sparseditto.agent.planner import Task, ranked
 from sparseditto.dialects.errors import PlanError
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Bottleneck, Form, Kind, Pass
-from sparseditto.passes.plan import Plan
+from sparseditto.passes.plan import Plan, expanded
 from sparseditto.passes.registry import registry
 
 _KINDS = (Kind.REPRESENTATION, Kind.SCHEDULE, Kind.MAPPING)
@@ -75,18 +75,19 @@ class Space:
     def __init__(self, context: Context, passes: Mapping[str, type[Pass]] | None = None) -> None:
         self.context = context
         found = registry() if passes is None else passes
-        self._passes = {name: cls for name, cls in found.items() if cls.kind in _KINDS}
+        self._passes = {name: cls for name, cls in found.items() if cls.kind is not Kind.LOWERING}
         self._variants: dict[str, Steps] = {}
 
     def plan(self, steps: Sequence[Pass]) -> Plan | None:
         """The plan of these steps, or None when it is illegal, incomplete or impossible for the task."""
+        steps = expanded(steps)
         encoded = any(step.kind is Kind.REPRESENTATION for step in steps)
         if _repeats(steps) or encoded != self.context.task.choose_format:
             return None
         if not self._possible(steps):
             return None
         try:
-            return Plan(tuple(steps), self.context.task.kernel)
+            return Plan(steps, self.context.task.kernel)
         except PlanError:
             return None
 
@@ -158,19 +159,20 @@ class Space:
         """A pass for another that provides something of the same."""
         for k, step in enumerate(steps):
             for cls in self._absent(steps):
-                alike = cls.kind is Kind.REPRESENTATION or set(cls.provides) & set(step.provides)
-                if cls.kind is step.kind and alike and self._may_stand(steps[:k], cls, steps[k + 1 :]):
+                if _alike(step, cls) and self._may_stand(steps[:k], cls, steps[k + 1 :]):
                     for variant in self.variants(cls):
                         yield (*steps[:k], variant, *steps[k + 1 :]), f"{step.name}>{variant}", f"{step.name}>{cls.name}"
 
     def _additions(self, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
-        """A pass that is not there, at every place, and with it one that provides what it requires, where that is missing."""
+        """A pass that is not there, at every place, and with it one that provides what it requires, where that is missing.
+
+        Steps of a composite pass take the places of those that are there for the same.
+        """
         for cls in self._absent(steps):
             variants = self.variants(cls)
-            places = [k for k in _places(steps, cls.kind) if self._may_stand(steps[:k], cls, steps[k:])]
-            for variant in variants:
-                for k in places:
-                    yield (*steps[:k], variant, *steps[k:]), f"+{variant}", f"+{cls.name}"
+            places = [k for k in _places(steps, cls.kind) if any(self.plan(_put(steps, v, k)) for v in variants[:1])]
+            for variant, k in product(variants, places):
+                yield _put(steps, variant, k), f"+{variant}", f"+{cls.name}"
             for helper in self._helpers(cls, steps):
                 for k in _places(steps, cls.kind):
                     for variant in variants[:1]:
@@ -303,11 +305,42 @@ def _parts(steps: Steps) -> list[Steps]:
 
 def _places(steps: Steps, kind: Kind) -> list[int]:
     """Where a step of that kind may be put in, as the order of kinds goes."""
+    if kind is Kind.COMPOSITE:  # its steps have places of their own
+        return list(range(len(steps) + 1))
     ranks = [_KINDS.index(step.kind) for step in steps]
     rank = _KINDS.index(kind)
     after = [k == 0 or ranks[k - 1] <= rank for k in range(len(steps) + 1)]
     before = [k == len(steps) or rank <= ranks[k] or steps[k].starts_part for k in range(len(steps) + 1)]
     return [k for k, fits in enumerate(map(all, zip(after, before, strict=True))) if fits]
+
+
+def _put(steps: Steps, added: Pass, k: int) -> Steps:
+    """The steps with a pass at a place; or with what a composite pass stands for, from that place on."""
+    return _merged(steps, added.expand(), k) if added.kind is Kind.COMPOSITE else (*steps[:k], added, *steps[k:])
+
+
+def _merged(steps: Steps, added: Steps, start: int) -> Steps:
+    """The steps with others among them, in their order: each in the place of one that is there for the same, else at the first
+    place of its kind from `start` on; at the last one where it maps, as what is on blocks already can be mapped further.
+    """
+    merged, at = list(steps), 0
+    for k, step in enumerate(added):
+        old = [j for j, other in enumerate(merged) if not any(other is new for new in added[:k])]
+        like = [j for j in old if merged[j].name == step.name or _alike(merged[j], step)]
+        if like:
+            at = like[0]
+            merged[at] = step
+        else:
+            places = [j for j in _places(tuple(merged), step.kind) if j >= max(at, start)] or [at]
+            at = places[-1 if step.kind is Kind.MAPPING else 0]
+            merged.insert(at, step)
+        at += 1
+    return tuple(merged)
+
+
+def _alike(step: Pass, other: Pass | type[Pass]) -> bool:
+    """Whether both are there for the same: a format, or a form of the nest."""
+    return step.kind is other.kind and (step.kind is Kind.REPRESENTATION or bool(set(step.provides) & set(other.provides)))
 
 
 def _repeats(steps: Sequence[Pass]) -> bool:

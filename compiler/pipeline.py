@@ -52,7 +52,7 @@ def plan_steps(items: Sequence[Item]) -> list[Pass | str]:
     for item in _flatten(items):
         if item.nested is None and item.name in registry():
             flush()
-            steps.append(registry()[item.name].make(parse_options(item.name, item.options)))
+            steps += registry()[item.name].make(parse_options(item.name, item.options)).expand()
         else:
             _check_upstream(item)
             upstream.append(item)

@@ -1,7 +1,8 @@
 """Every pass by its name.
 
 A pass file in `representation/`, `schedule/`, `mapping/` or `lowering/` is found by scanning; a module named by an
-entry point of the group `sparseditto.passes`, or by `--load FILE`, registers more when it is imported.
+entry point of the group `sparseditto.passes`, or by `--load FILE`, registers more when it is imported.  Composite passes
+(`composite.register`) are data and come from anywhere.
 """
 
 from __future__ import annotations
@@ -74,9 +75,21 @@ def _module_name(path: Path) -> str:
 
 
 def load_file(path: Path) -> None:
-    """Import a Python file that registers passes.  Raises `InputError` when it cannot be imported."""
+    """Import a Python file that registers passes, or register the composite pass of a `.json` file.
+
+    Raises `InputError` when it cannot be read or imported, `PlanError` for a composite that is none.
+    """
     registry()
     loaded.append(path)
+    if path.suffix == ".json":
+        from sparseditto.passes.composite import load
+
+        load(path)
+    else:
+        _import(path)
+
+
+def _import(path: Path) -> None:
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
