@@ -57,16 +57,19 @@ def compile_file(
 
     `chip` is a chip (sm_90) or the name of a known GPU; where it is known which one will be used, that is `architecture`.
     `bindings` and `sizes` are as in `problem.bind`; `plan` is a plan's text or the path of a JSON file that holds one.  Without
-    one the best plan that `database`, a file of `agent.memory`, knows of exactly this task is taken, else the planner's.
+    one the best plan that `database`, a file of `agent.memory`, knows of exactly this task is taken, else the planner's.  The
+    composite passes that are kept there are known from now on.
     Raises `DittoError`s as the modules that it calls do.
     """
     from sparseditto.agent.architecture.choosing import place_of
+    from sparseditto.agent.memory.composites import know_those_of
     from sparseditto.compiler.driver import compile_kernel
     from sparseditto.compiler.kernel import read_kernel_file
     from sparseditto.compiler.recall import Recalled, recall
     from sparseditto.dialects.binding import context
 
     target, meant, _ = place_of(chip)
+    notes = know_those_of(database)
     chosen = None if plan is None else read_plan(plan)
     with context():
         kernel = read_kernel_file(Path(path), entry)
@@ -76,7 +79,7 @@ def compile_file(
             kernel, problem, target, known.plan if chosen is None else chosen, observe, architecture or meant
         )
     provenance = known.provenance or {"plan": "planner" if chosen is None else "given"}
-    return replace(compiled, package=replace(compiled.package, provenance=provenance), notes=known.notes)
+    return replace(compiled, package=replace(compiled.package, provenance=provenance), notes=(*notes, *known.notes))
 
 
 def read_plan(text: str) -> Plan:

@@ -24,6 +24,7 @@ import numpy as np
 
 from sparseditto.agent.architecture.choosing import at_hand, place_of
 from sparseditto.agent.features import Features
+from sparseditto.agent.memory.composites import know
 from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.keys import TaskKey
 from sparseditto.agent.memory.near import nearest
@@ -205,8 +206,8 @@ class TuningSession:
         unless caches may hold the task, which then may be faster.
         Every candidate is kept in `database` (docs/database.md) as soon as it is measured, failed ones too; those that are
         there already, for the same task, versions and GPU, are not measured again and count as measured, and the best of them
-        may win.  The best plans of the nearest tasks there are the first candidates.  The best one's whole output is checked
-        unless `full_check` is false.
+        may win.  The best plans of the nearest tasks there are the first candidates, its composite passes are known from now
+        on.  The best candidate's whole output is checked unless `full_check` is false.
 
         Ctrl-C ends the search and gives what was found.  Raises `InputError`, `Unsupported` and `DeviceError`.
         """
@@ -215,7 +216,8 @@ class TuningSession:
         start = time.monotonic()
         task = _Task.read(self, kernel_path, matrix_or_bindings, sizes, chip, entry, seed)
         with Database(database) as kept:
-            return _Run(self, task, budget, kept, progress, bound_us, start).run(plans, full_check)
+            notes = know(kept)
+            return _Run(self, task, budget, kept, progress, bound_us, start, notes).run(plans, full_check)
 
     # --- What a run needs -----------------------------------------------------------------------------
 
@@ -349,11 +351,12 @@ class _Run:
         progress: Callable[[Progress], None] | None,
         bound_us: float | None,
         start: float,
+        notes: Sequence[str],
     ) -> None:
         self.session, self.task, self.budget, self.database, self.progress = session, task, budget, database, progress
         self.start, self.bound_us = start, bound_us
         self.seconds = {"read": time.monotonic() - start}
-        self.notes: list[str] = []
+        self.notes = list(notes)
         self.measurements: dict[str, list[Measurement]] = {}
         self.trials: dict[str, Trial] = {}
         self.packages: dict[str, KernelPackage] = {}

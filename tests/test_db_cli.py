@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import matmul
-from memories import H200, LANES, THREADS, WIDE, keep, key, older, right
+from memories import H200, HEAD, LANES, THREADS, WIDE, keep, key, older, right
 
-from sparseditto.agent.memory import exchange
+from sparseditto.agent.memory import composites, exchange
 from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.keys import EMULATOR, Compiler, Gpu
 from sparseditto.agent.memory.schema import VERSION
@@ -26,6 +26,9 @@ from sparseditto.compiler.cli.common import run_and_report
 from sparseditto.compiler.kernel import read_kernel
 from sparseditto.compiler.problem import bind
 from sparseditto.dialects.binding import context
+from sparseditto.passes.base import Pass
+from sparseditto.passes.plan import Plan
+from sparseditto.passes.registry import registry
 
 RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
 
@@ -71,7 +74,7 @@ def test_stats(run: Run, filled: Path) -> None:
     code, out, _ = run("db", "stats")
     assert code == 0
     assert f"schema {VERSION})" in out
-    assert "rows: 3 tasks, 5 trials, 6 measurements, 2 structures, 3 plans" in out
+    assert "rows: 3 tasks, 5 trials, 6 measurements, 2 structures, 3 plans, 0 composites" in out
     assert "outcomes: 4 ok, 1 timeout" in out
     assert "GPU: NVIDIA H200 9.0, 2 tasks\nGPU: emulator, 1 tasks" in out
     assert "compiler: 0.0.9 (code 0ld), MLIR 21, LLVM 21, 1 tasks" in out
@@ -120,7 +123,7 @@ def changed(line: str, *path: str, to: Any) -> str:
 
 
 WRONG = [
-    (0, ("kind",), "plan", "kind is 'plan'; there are 'task' and 'trial'"),
+    (0, ("kind",), "plan", "kind is 'plan'; there are 'composite', 'task' and 'trial'"),
     (0, ("schema",), 3, "schema is 3; this release reads 1 and 2"),
     (0, ("chip",), 90, "'chip' is 90; it has to be text"),
     (0, ("K",), [-1], "'K' is [-1]; it has to be a list of numbers from 0 on"),
@@ -281,7 +284,7 @@ def test_pruning_what_is_old_sums_up_anew(run: Run, filled: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "say what to remove: --keep-best N, --older-than DAYS or --compiler-version VERSION"),
+        ([], "say what to remove: --keep-best N, --older-than DAYS, --compiler-version VERSION or --composite NAME"),
         (["--keep-best", "-1"], "no number from 0 on"),
         (["--older-than", "nan"], "no number of days from 0 on"),
     ],
@@ -391,3 +394,118 @@ def test_where_the_database_is(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
     for value in ("", "relative"):
         monkeypatch.setenv("XDG_DATA_HOME", value)
         assert place() == str(tmp_path / "home/.local/share/sparseditto/tuning.sqlite3")
+
+
+# --- Composite passes -----------------------------------------------------------------------------------
+
+
+BLOCKS = {
+    "name": "wide-blocks",
+    "doc": "Large blocks.",
+    "parameters": {"threads": {"default": 512, "choices": [256, 512], "help": "threads of a block"}},
+    "steps": ["map-blocks{threads=$threads}", "bound-launch{blocks=2}"],
+}
+GONE = {"name": "gone", "doc": "Holds a pass that there is no longer.", "parameters": {}, "steps": ["fly"]}
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Forget after the test what it registered."""
+    before = dict(registry())
+    yield
+    forget(before)
+
+
+def forget(before: dict[str, type[Pass]]) -> None:
+    registry().clear()
+    registry().update(before)
+
+
+def with_composites(path: Path, *definitions: dict[str, Any]) -> Path:
+    with Database(path) as database, database.transaction():
+        assert all(composites.put(database, definition) for definition in definitions)
+    return path
+
+
+def test_composites_are_counted_exported_imported_and_pruned(run: Run, filled: Path) -> None:
+    with_composites(filled, BLOCKS, GONE)
+    assert "3 plans, 2 composites" in run("db", "stats")[1]
+    text = run("db", "export")[1]
+    first, second, *rest = map(json.loads, text.splitlines())
+    assert [first["name"], second["name"]] == ["gone", "wide-blocks"]
+    assert {row["kind"] for row in rest} == {"task", "trial"}
+    Path("all.jsonl").write_text(text)
+    code, out, err = run("db", "import", "all.jsonl", "--db", "new.sqlite3")
+    assert (code, out, err) == (0, "read: 3 tasks, 5 trials; added: 6 measurements, 2 composite passes\n", "")
+    assert run("db", "export", "--db", "new.sqlite3")[1] == text
+    assert run("db", "import", "all.jsonl", "--db", "new.sqlite3")[1].endswith("added: 0 measurements\n")
+    assert "1 composites" in run("db", "prune", "--composite", "gone")[1]
+    code, _, err = run("db", "prune", "--composite", "gone")
+    assert (code, "keeps no composite pass 'gone'" in err) == (2, True)
+    assert "1 composites" in run("db", "stats")[1]
+    Path("wrong.jsonl").write_text(text.splitlines()[0].replace('["fly"]', '"fly"'))
+    code, _, err = run("db", "import", "wrong.jsonl")
+    assert (code, "wrong.jsonl:1: 'steps' is 'fly'; it has to be a list of text" in err) == (2, True)
+
+
+def test_merging_keeps_the_composite_that_is_there(run: Run, filled: Path, tmp_path: Path) -> None:
+    with_composites(filled, BLOCKS)
+    with_composites(tmp_path / "other.sqlite3", {**BLOCKS, "doc": "Other ones."}, GONE)
+    for added in (", 1 composite passes", ""):
+        code, out, err = run("db", "merge", "other.sqlite3")
+        assert (code, out) == (0, f"read: 0 tasks, 0 trials; added: 0 measurements{added}\n")
+        assert "note: other composite passes are kept under these names, and stay: wide-blocks" in err
+    with Database(filled) as database:
+        assert composites.definitions(database) == [GONE, BLOCKS]
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_commands_know_the_composites_of_their_database(run: Run, folder: Path) -> None:
+    before = dict(registry())
+    Path("wide.json").write_text(json.dumps(BLOCKS))
+    plan = f"{HEAD},rows-to-threads,wide-blocks{{threads=256}}"
+    steps = f"{HEAD},rows-to-threads,map-blocks{{threads=256}},bound-launch{{blocks=2}}"
+    code, _, err = run("compile", *KERNEL, "--plan", plan)
+    assert (code, "no pass is named 'wide-blocks'" in err) == (2, True)
+    simt = ("--device", "simt", "--workers", "1", "--budget", "1", "--plan", plan)
+    code, _, err = run("tune", *KERNEL, *simt, "--load", "wide.json")
+    assert code == 0, err
+    for words in (("compile", *KERNEL, "--plan", plan), ("run", *KERNEL, "--device", "simt", "--check", "--plan", plan)):
+        forget(before)
+        code, out, _ = run(*words)
+        assert (code, f"[{Plan.parse(steps).digest()}]" in out) == (0, True)
+    forget(before)
+    code, _, err = run("compile", *KERNEL, "--plan", plan, "--no-db")
+    assert (code, "no pass is named 'wide-blocks'" in err) == (2, True)
+    assert run("tune", *KERNEL, *simt)[0] == 0, "known without --load"
+    forget(before)
+    code, out, _ = run("passes", "wide-blocks")
+    assert code == 0
+    assert out.startswith("wide-blocks (composite pass)\n\nLarge blocks.\n\nSteps::\n\n    map-blocks{threads=$threads}\n")
+    assert "threads (int, default 512, one of 256, 512): threads of a block" in out
+    assert run("passes")[1].split()[:2] == ["wide-blocks", "composite"]
+    forget(before)
+    assert "wide-blocks" not in run("passes", "--no-db")[1]
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_composites_that_cannot_be_known_are_told(run: Run, folder: Path) -> None:
+    with_composites(folder / "t.sqlite3", GONE, {**BLOCKS, "name": "unroll"})
+    wanted = (
+        "note: a composite pass of the database is left out: composite 'gone': step 1 (fly): no pass is named 'fly'",
+        "note: a composite pass of the database is left out: composite 'unroll': its name is taken by another pass",
+    )
+    for words in (("passes",), ("compile", *KERNEL), ("tune", *KERNEL, "--device", "simt", "--workers", "1", "--budget", "1")):
+        code, _, err = run(*words)
+        assert code == 0
+        assert all(err.count(text) == 1 for text in wanted), err
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_two_composites_of_one_name_are_refused(run: Run, folder: Path) -> None:
+    with_composites(folder / "t.sqlite3", {**BLOCKS, "doc": "Other ones."})
+    Path("wide.json").write_text(json.dumps(BLOCKS))
+    code, _, err = run("tune", *KERNEL, "--device", "simt", "--load", "wide.json")
+    assert code == 2
+    assert "composite 'wide-blocks': another one is kept under its name in t.sqlite3" in err
+    assert "`sparseditto db prune --composite wide-blocks`" in err

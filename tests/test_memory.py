@@ -20,7 +20,7 @@ from conftest import matmul, matvec, transposed_matvec
 from memories import COMPILER, H200, LANES, RIGHT, THREADS, WIDE, keep, key, older, right
 
 from sparseditto.agent.memory import database as database_module
-from sparseditto.agent.memory import near, schema
+from sparseditto.agent.memory import composites, near, schema
 from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.exchange import lines
 from sparseditto.agent.memory.keys import EMULATOR, Compiler, Gpu, TaskKey
@@ -197,6 +197,7 @@ def test_older_databases_are_brought_up_to_date(tmp_path: Path, version: int) ->
             assert best is not None
             assert (best.us, best.rivals, best.plan.steps[-1].options()["threads"]) == (2.25, 2, 128)
             assert (task.key.gpu, task.about) == (H200, {})
+            assert composites.definitions(database) == []
     with Database(path) as database, Database(None) as new:
         tables = "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
         assert list(map(tuple, database.rows(tables))) == list(map(tuple, new.rows(tables)))

@@ -1,7 +1,8 @@
 """JSON lines: the form in which records leave a database and come into another one.
 
-A line of kind "task" says what was measured on, the lines of kind "trial" behind it are one plan each, with all measurements.
-The order is that of digests, so that equal databases give equal files.  Files of schema 1, the records that earlier releases
+A line of kind "composite" is a composite pass.  A line of kind "task" says what was measured on, the lines of kind "trial"
+behind it are one plan each, with all measurements.  The order is that of names and digests, so that equal databases give equal
+files.  Files of schema 1, the records that earlier releases
 wrote, are read by `earlier`.
 """
 
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparseditto.agent.memory import composites
+from sparseditto.agent.memory.composites import Definition
 from sparseditto.agent.memory.database import Database, Record
 from sparseditto.agent.memory.keys import Compiler, Gpu, Operator, Structure, TaskKey
 from sparseditto.agent.memory.trial import Measurement, StoredPlan, samples_of, verdict
@@ -39,12 +42,25 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Contents:
+    """All that a database or a file holds."""
+
+    entries: list[Entry]
+    composites: list[Definition]
+
+
+@dataclass(frozen=True)
 class Added:
-    """What an import brought: tasks and trials that it had, and how many measurements of them were new."""
+    """What an import brought: tasks and trials that it had, how many measurements of them and how many composites were new.
+
+    `differing` names composites that it had, and that are other ones here; these stayed.
+    """
 
     tasks: int
     trials: int
     measurements: int
+    composites: int
+    differing: tuple[str, ...]
 
 
 # --- Out ------------------------------------------------------------------------------------------------
@@ -59,6 +75,8 @@ def entries(database: Database) -> Iterator[Entry]:
 
 def lines(database: Database) -> Iterator[str]:
     """Everything as JSON lines."""
+    for definition in composites.definitions(database):
+        yield json.dumps({"schema": SCHEMA, "kind": "composite", **definition}, sort_keys=True)
     for entry in entries(database):
         name = {"schema": SCHEMA, "task": entry.key.digest()}
         data = {"kind": "task", **entry.key.to_json(), "features": entry.features, "about": entry.about}
@@ -83,15 +101,18 @@ def _trial(record: Record) -> dict[str, Any]:
 # --- In -------------------------------------------------------------------------------------------------
 
 
-def put(database: Database, found: Iterable[Entry]) -> Added:
-    """Keep entries, all or none; what is there already is left as it is."""
+def put(database: Database, found: Sequence[Contents]) -> Added:
+    """Keep what there is, all or nothing; what is there already is left as it is."""
     tasks = trials = measurements = 0
     with database.transaction():
-        for entry in found:
+        for entry in (entry for contents in found for entry in contents.entries):
             task = database.put_task(entry.key, entry.features, entry.about)
             tasks, trials = tasks + 1, trials + len(entry.records)
             measurements += sum(database.put(task, r.plan, r.measurements) for r in entry.records)
-    return Added(tasks, trials, measurements)
+        definitions = [definition for contents in found for definition in contents.composites]
+        new = [composites.put(database, definition) for definition in definitions]
+    differing = dict.fromkeys(str(d["name"]) for d, added in zip(definitions, new, strict=True) if added is None)
+    return Added(tasks, trials, measurements, new.count(True), tuple(differing))
 
 
 def merge(database: Database, paths: Sequence[Path]) -> Added:
@@ -99,18 +120,27 @@ def merge(database: Database, paths: Sequence[Path]) -> Added:
 
     Doing it twice adds nothing.  Raises `InputError` for a file that is no database, or of a newer schema.
     """
-    found = [entry for path in paths for entry in entries_of(path)]
-    return put(database, found)
+    return put(database, [contents_of(path) for path in paths])
 
 
-def entries_of(path: Path) -> list[Entry]:
+def contents_of(path: Path) -> Contents:
     """Everything that a database holds, which is not changed.  Raises `InputError` when there is none, or of a newer schema."""
     with Database(None) as copy:
         copy.copy_from(path)
-        return list(entries(copy))
+        return Contents(list(entries(copy)), composites.definitions(copy))
+
+
+def entries_of(path: Path) -> list[Entry]:
+    """The tasks of `contents_of`."""
+    return contents_of(path).entries
 
 
 def read_file(path: Path) -> list[Entry]:
+    """The tasks of `read_contents`."""
+    return read_contents(path).entries
+
+
+def read_contents(path: Path) -> Contents:
     """Read JSON lines (`.xz` is decompressed).  Raises `InputError` that names the first wrong line and says why it is."""
     try:
         raw = path.read_bytes()
@@ -124,8 +154,8 @@ def read_file(path: Path) -> list[Entry]:
     return read_lines(text.splitlines(), str(path))
 
 
-def read_lines(found: Iterable[str], where: str) -> list[Entry]:
-    """`read_file` of lines."""
+def read_lines(found: Iterable[str], where: str) -> Contents:
+    """`read_contents` of lines."""
     from sparseditto.agent.memory import earlier
 
     reader, old = _Reader(), earlier.Reader()
@@ -136,7 +166,7 @@ def read_lines(found: Iterable[str], where: str) -> list[Entry]:
         except Wrong as e:
             raise InputError(str(e), where=f"{where}:{e.line or number}") from e
     try:
-        return [*reader.entries(), *old.entries()]
+        return Contents([*reader.entries(), *old.entries()], reader.composites)
     except Wrong as e:
         raise InputError(str(e), where=f"{where}:{e.line}") from e
 
@@ -161,8 +191,9 @@ def _row(line: str) -> Row:
         raise Wrong("is no JSON object")
     if row.get("schema") not in (earlier.SCHEMA, SCHEMA):
         raise Wrong(f"schema is {row.get('schema')!r}; this release reads {earlier.SCHEMA} and {SCHEMA}")
-    if row.get("kind") not in ("task", "trial"):
-        raise Wrong(f"kind is {row.get('kind')!r}; there are 'task' and 'trial'")
+    kinds = ("task", "trial") if row["schema"] == earlier.SCHEMA else ("composite", "task", "trial")
+    if row.get("kind") not in kinds:
+        raise Wrong(f"kind is {row.get('kind')!r}; there are {', '.join(map(repr, kinds[:-1]))} and {kinds[-1]!r}")
     return row
 
 
@@ -176,8 +207,12 @@ class _Reader:
     def __init__(self) -> None:
         self._tasks: dict[str, tuple[Row, TaskKey]] = {}
         self._records: dict[str, list[Record]] = {}
+        self.composites: list[Definition] = []
 
     def take(self, row: Row, number: int) -> None:
+        if row["kind"] == "composite":
+            self.composites.append(read_composite(row))
+            return
         name = field(row, "task", is_text)
         if row["kind"] == "task":
             key = read_key(row)
@@ -275,6 +310,17 @@ def read_plan(row: Row) -> StoredPlan:
     if plan.digest() != digest:
         raise Wrong(f"digest is '{digest}', but its plan has '{plan.digest()}'")
     return plan
+
+
+def read_composite(row: Row) -> Definition:
+    """The composite pass of a line.  Whether its passes are there is not asked."""
+    kinds: dict[str, Check] = {
+        "name": is_text,
+        "doc": is_text,
+        "parameters": is_object,
+        "steps": ("a list of text", lambda value: _all(value, list, is_text[1])),
+    }
+    return {name: field(row, name, kind) for name, kind in kinds.items()}
 
 
 def read_measurement(row: Row, **known: Any) -> Measurement:

@@ -86,7 +86,13 @@ _REMARKS = (
     "CREATE INDEX measurements_by_time ON measurements (measured_at)",
     "CREATE INDEX measurements_by_environment ON measurements (environment)",
 )
-MIGRATIONS = (_FIRST, _REMARKS)
+_COMPOSITES = (
+    """CREATE TABLE composites (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        definition TEXT NOT NULL)""",
+)
+MIGRATIONS = (_FIRST, _REMARKS, _COMPOSITES)
 """The statements that lead from version n to n + 1."""
 VERSION = len(MIGRATIONS)
 

@@ -11,7 +11,7 @@ from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.schema import VERSION
 from sparseditto.dialects.errors import InputError
 
-_COUNTED = ("tasks", "trials", "measurements", "structures", "plans")
+_COUNTED = ("tasks", "trials", "measurements", "structures", "plans", "composites")
 _UNUSED = {  # what nothing refers to any more, in an order in which it can go
     "tasks": "id NOT IN (SELECT task FROM trials)",
     "plans": "id NOT IN (SELECT plan FROM trials)",
@@ -68,16 +68,20 @@ def _counts(database: Database) -> dict[str, int]:
 @dataclass(frozen=True)
 class Pruning:
     """What goes: of each task all but the `keep_best` fastest right plans; what was measured more than `older_than` days ago,
-    or nobody knows when; what was measured with the version `compiler` of the project, or with the code of that digest.
+    or nobody knows when; what was measured with the version `compiler` of the project, or with the code of that digest; the
+    composite pass of the name `composite` (plans that hold its steps stay).
     """
 
     keep_best: int | None = None
     older_than: float | None = None
     compiler: str | None = None
+    composite: str | None = None
 
     def __post_init__(self) -> None:
-        if self.keep_best is None and self.older_than is None and self.compiler is None:
-            raise InputError("say what to remove: --keep-best N, --older-than DAYS or --compiler-version VERSION")
+        if all(value is None for value in (self.keep_best, self.older_than, self.compiler, self.composite)):
+            raise InputError(
+                "say what to remove: --keep-best N, --older-than DAYS, --compiler-version VERSION or --composite NAME"
+            )
 
 
 def prune(database: Database, what: Pruning, dry_run: bool = False) -> dict[str, int]:
@@ -91,6 +95,8 @@ def prune(database: Database, what: Pruning, dry_run: bool = False) -> dict[str,
             _forget_older(database, what.older_than)
         if what.keep_best is not None:
             _keep_best(database, what.keep_best)
+        if what.composite is not None and not database.change("DELETE FROM composites WHERE name = ?", (what.composite,)):
+            raise InputError(f"keeps no composite pass '{what.composite}'", where=database.where)
         for table, unused in _UNUSED.items():
             database.change(f"DELETE FROM {table} WHERE {unused}")
         after = _counts(database)

@@ -66,7 +66,12 @@ def add_operand_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_load_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--load", metavar="FILE", action="append", default=[], type=Path, help="a Python file that registers passes"
+        "--load",
+        metavar="FILE",
+        action="append",
+        default=[],
+        type=Path,
+        help="a Python file that registers passes, or a composite pass (.json)",
     )
 
 

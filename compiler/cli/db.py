@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparseditto.compiler.cli.common import OK, add_database_argument, add_json_argument, database_of, emit_json, natural
+from sparseditto.compiler.cli.common import OK, add_database_argument, add_json_argument, database_of, emit_json, natural, note
 from sparseditto.dialects.errors import InputError
 
 if TYPE_CHECKING:
     from sparseditto.agent.memory.database import Database
+    from sparseditto.agent.memory.exchange import Added
     from sparseditto.agent.memory.upkeep import Stats
+
+PROGRAM = "sparseditto"
 
 
 def add_parser(commands: Any) -> None:
@@ -33,6 +35,7 @@ def add_parser(commands: Any) -> None:
     one.add_argument("--keep-best", metavar="N", type=natural, help="keep the N fastest right plans of each task only")
     one.add_argument("--older-than", metavar="DAYS", type=_days, help="remove what was measured before, or at an unknown time")
     one.add_argument("--compiler-version", metavar="VERSION", help="remove what this version (or code digest) measured")
+    one.add_argument("--composite", metavar="NAME", help="remove this composite pass")
     one.add_argument("--dry-run", action="store_true", help="say what would go, and keep it")
 
 
@@ -105,9 +108,9 @@ def export(args: argparse.Namespace) -> int:
 def import_(args: argparse.Namespace) -> int:
     from sparseditto.agent.memory import exchange
 
-    entries = [entry for path in args.files for entry in exchange.read_file(path)]
+    found = [exchange.read_contents(path) for path in args.files]
     with _database(args, there=False) as database:
-        _say(asdict(exchange.put(database, entries)))
+        _say(exchange.put(database, found))
     return OK
 
 
@@ -115,18 +118,21 @@ def merge(args: argparse.Namespace) -> int:
     from sparseditto.agent.memory import exchange
 
     with _database(args, there=False) as database:
-        _say(asdict(exchange.merge(database, args.others)))
+        _say(exchange.merge(database, args.others))
     return OK
 
 
-def _say(added: dict[str, int]) -> None:
-    print(f"read: {added['tasks']} tasks, {added['trials']} trials; added: {added['measurements']} measurements")
+def _say(added: Added) -> None:
+    composites = f", {added.composites} composite passes" if added.composites else ""
+    print(f"read: {added.tasks} tasks, {added.trials} trials; added: {added.measurements} measurements{composites}")
+    if added.differing:
+        note(PROGRAM, f"note: other composite passes are kept under these names, and stay: {', '.join(added.differing)}")
 
 
 def prune(args: argparse.Namespace) -> int:
     from sparseditto.agent.memory import upkeep
 
-    what = upkeep.Pruning(args.keep_best, args.older_than, args.compiler_version)
+    what = upkeep.Pruning(args.keep_best, args.older_than, args.compiler_version, args.composite)
     with _database(args) as database:
         gone = upkeep.prune(database, what, args.dry_run)
     word = "would remove" if args.dry_run else "removed"

@@ -48,6 +48,7 @@ def add_parser(commands: Any) -> None:
 def command(args: argparse.Namespace) -> int:
     from sparseditto.agent.architecture.building import named
     from sparseditto.agent.architecture.choosing import place_of
+    from sparseditto.agent.memory.composites import know_those_of
     from sparseditto.compiler.api import read_plan
     from sparseditto.compiler.explaining import explain
     from sparseditto.compiler.kernel import read_kernel_file
@@ -57,14 +58,16 @@ def command(args: argparse.Namespace) -> int:
 
     for path in args.load:
         load_file(path)
+    database = database_to_read(args)
+    left_out = know_those_of(database)
     target, architecture, notes = place_of(args.target)
     others = [named(name) for name in args.gpu]
     plan = None if args.plan is None else read_plan(args.plan)
     with context():
         computation = read_kernel_file(args.kernel, args.entry).computation
     problem = bind(computation, parse_bindings(args.bind), parse_sizes(args.size))
-    found = explain(problem, target, architecture, plan, database_to_read(args), others)
-    print_notes((*problem.notes, *notes, *found.notes))
+    found = explain(problem, target, architecture, plan, database, others)
+    print_notes((*left_out, *problem.notes, *notes, *found.notes))
     if args.json:
         emit_json({"entry": computation.entry, "op": computation.op, **found.to_json()})
         return OK

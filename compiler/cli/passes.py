@@ -7,7 +7,15 @@ import dataclasses
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from sparseditto.compiler.cli.common import OK, add_json_argument, add_load_argument, emit_json
+from sparseditto.compiler.cli.common import (
+    OK,
+    add_database_arguments,
+    add_json_argument,
+    add_load_argument,
+    database_to_read,
+    emit_json,
+)
+from sparseditto.compiler.cli.compile import print_notes
 from sparseditto.dialects.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +32,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("name", nargs="?", help="the pass to describe")
     add_load_argument(parser)
+    add_database_arguments(parser)
     parser.add_argument("--graph", action="store_true", help="the graph of passes and a GPU, or what is around one pass")
     parser.add_argument("--gpu", metavar="NAME", help=f"the GPU of the graph (default {GPU})")
     shape = parser.add_mutually_exclusive_group()
@@ -34,10 +43,12 @@ def add_parser(commands: Any) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
+    from sparseditto.agent.memory.composites import know_those_of
     from sparseditto.passes.registry import find, load_file, registry
 
     for path in args.load:
         load_file(path)
+    print_notes(know_those_of(database_to_read(args)))
     chosen = [find(args.name)] if args.name else sorted(registry().values(), key=lambda c: (c.kind.value, c.name))
     if args.graph:
         _show_graph(args)

@@ -6,6 +6,7 @@ import argparse
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,15 +59,18 @@ def add_parser(commands: Any) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
+    from sparseditto.agent.memory.composites import know_those_of
     from sparseditto.agent.tuner import Budget
     from sparseditto.compiler.api import read_plan
     from sparseditto.compiler.problem import parse_bindings, parse_sizes
     from sparseditto.compiler.tuning import TuningSession, require_best
     from sparseditto.passes.registry import load_file
 
-    budget = Budget.parse(args.budget)
+    budget, database = Budget.parse(args.budget), database_of(args)
     for path in args.load:
         load_file(path)
+    _keep_composites(args.load, database)
+    know_those_of(database)  # those that it leaves out, `tune` tells
     display = _Display()
     with TuningSession(device=args.device or _device(), workers=args.workers) as session:
         try:
@@ -79,7 +83,7 @@ def command(args: argparse.Namespace) -> int:
                 plans=[read_plan(text) for text in args.plan] or None,
                 entry=args.entry,
                 progress=display,
-                database=database_of(args),
+                database=database,
                 seed=args.seed,
             )
         finally:
@@ -90,6 +94,19 @@ def command(args: argparse.Namespace) -> int:
     require_best(result)
     _report(args, result)
     return INTERRUPTED if result.interrupted else OK
+
+
+def _keep_composites(paths: Sequence[Path], database: Path | None) -> None:
+    """Keep the composite passes that were loaded: they are known wherever this database is used from now on."""
+    from sparseditto.agent.memory.composites import keep
+    from sparseditto.agent.memory.database import Database
+    from sparseditto.passes.composite import load
+
+    found = [load(path).composite for path in paths if path.suffix == ".json"]
+    if found and database is not None:
+        with Database(database) as kept:
+            for composite in found:
+                keep(kept, composite)
 
 
 def _device() -> str:
