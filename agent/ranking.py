@@ -134,8 +134,11 @@ class Ranking:
         return self.score(plan) + (0.0 if plan == self.suggested[0] else ADVANCE)
 
     def _unheard(self, plan: Plan) -> int:
-        """0 of a plan with a pass that neither prior nor rules know and that relieves what limits, 1 if it does not, else 2."""
-        new = [step for step in plan.steps if step.name not in self._heard_of]
+        """0 of a plan with a pass that neither prior nor rules know and that relieves what limits, 1 if it does not, else 2.
+
+        They know no composite pass as such, only its steps.
+        """
+        new = [*(step for step in plan.steps if step.name not in self._heard_of), *self.space.composites_in(plan)]
         helpful = any(self._limits <= set(step.relieves) for step in new)
         return 0 if helpful else 1 if new else 2
 

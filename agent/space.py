@@ -220,6 +220,11 @@ class Space:
             self._variants[cls.name] = tuple(declared(self.context)) if declared is not None else _variants(cls())
         return self._variants[cls.name]
 
+    def composites_in(self, plan: Plan) -> list[Pass]:
+        """The composite passes all of whose steps the plan holds, of those that the search proposes."""
+        variants = (v for cls in self._passes.values() if cls.kind is Kind.COMPOSITE for v in self.variants(cls))
+        return [variant for variant in variants if set(variant.expand()) <= set(plan.steps)]
+
     def _adjacent(self, step: Pass) -> Iterator[tuple[str, Pass]]:
         """(option, step) for each option one choice up or down; words have no order, so any other word."""
         if hasattr(type(step), "candidates"):

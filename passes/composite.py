@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -207,7 +208,11 @@ class CompositePass(Pass):
     composite: ClassVar[Composite]
 
     def expand(self) -> tuple[Pass, ...]:
-        return self.composite.expand({p.name: self.options()[p.name] for p in self.composite.parameters})
+        return self._steps
+
+    @cached_property
+    def _steps(self) -> tuple[Pass, ...]:
+        return self.composite.expand(self.options())
 
 
 def register(composite: Composite) -> type[CompositePass]:

@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from conftest import matmul, matvec, transposed_matvec
 from memories import COMPILER, H200, LANES, RIGHT, THREADS, WIDE, keep, key, older, right
 
-from sparseditto.agent.memory import database as database_module
 from sparseditto.agent.memory import composites, near, schema
+from sparseditto.agent.memory import database as database_module
 from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.exchange import lines
 from sparseditto.agent.memory.keys import EMULATOR, Compiler, Gpu, TaskKey
