@@ -206,10 +206,10 @@ class Space:
         return [cls for name, cls in self._passes.items() if name not in names]
 
     def _helpers(self, cls: type[Pass], steps: Steps) -> list[type[Pass]]:
-        """Passes that provide what `cls` requires and no step provides."""
+        """Passes that provide what `cls` requires and no step provides; a composite pass has to bring these itself."""
         there = {Form.ROWS, Form.COLUMNS}.union(*(step.provides for step in steps))
-        missing = set(cls.requires) - there
-        return [other for other in self._absent(steps) if missing & set(other.provides)] if missing else []
+        missing = set(cls.requires) - there if cls.kind in _KINDS else set()
+        return [other for other in self._absent(steps) if other.kind in _KINDS and missing & set(other.provides)]
 
     # --- Options --------------------------------------------------------------------------------------
 

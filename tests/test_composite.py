@@ -274,6 +274,30 @@ def test_steps_that_are_not_there_are_added_together() -> None:
     assert plan_of("rows-to-threads,stream-entries,unroll{factor=2},map-blocks,bound-launch{blocks=4}") in found
 
 
+@pytest.mark.parametrize("columns", [0, 32])
+def test_a_composite_of_one_pass_is_added_as_the_pass_is(columns: int) -> None:
+    """To a plan that has nothing for the same: where the pass may be added, the composite is too, and nowhere else."""
+    context = space(columns).context
+    plan, added = plan_of("rows-to-threads,map-blocks"), 0
+    forms = {form for step in plan.steps for form in step.provides}
+    for name, cls in dict(registry()).items():
+        if (
+            cls.kind in (Kind.SCHEDULE, Kind.MAPPING)
+            and Form.PARTS not in (*cls.requires, *cls.provides)
+            and not forms & {*cls.provides}
+        ):
+            composite = register(read({"name": f"only-{name}", "doc": "One pass.", "steps": [str(cls())]}))
+            here = {move.plan for move in Space(context, {composite.name: composite}).moves(plan) if move.label[0] == "+"}
+            places = ((*plan.steps[:k], cls(), *plan.steps[k:]) for k in range(len(plan.steps) + 1))
+            there = {made for made in map(space(columns).plan, places) if made is not None}
+            assert here <= there
+            assert bool(here) == bool(there), name
+            added += bool(here)
+    assert added >= 12
+    together = {move.subject for move in space(columns).moves(plan)}
+    assert sum(subject.startswith("+only-") for subject in together) <= added
+
+
 def test_a_composite_may_split_the_matrix() -> None:
     register(read(PARTS))
     (found,) = moves_of("long-rows-apart", "rows-to-subgroups{lanes=4},unroll,map-blocks").values()
