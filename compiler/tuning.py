@@ -24,7 +24,7 @@ import numpy as np
 
 from sparseditto.agent.architecture.choosing import at_hand, place_of
 from sparseditto.agent.features import Features
-from sparseditto.agent.memory.composites import know
+from sparseditto.agent.memory.composites import keep, know
 from sparseditto.agent.memory.database import Database
 from sparseditto.agent.memory.keys import TaskKey
 from sparseditto.agent.memory.near import nearest
@@ -39,6 +39,7 @@ from sparseditto.compiler.task_keys import environment, gpu_of, matrix_digests, 
 from sparseditto.compiler.workers import Done, Job, Pool, Shared, gather
 from sparseditto.dialects.errors import CheckFailed, InputError, NotApplicable, PlanError, Unsupported
 from sparseditto.dialects.target import Target
+from sparseditto.passes.composite import Composite, register
 from sparseditto.passes.plan import Plan
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ class TuningSession:
         bound_us: float | None = None,
         full_check: bool = True,
         seed: int = 0,
+        further: Further | None = None,
     ) -> TuningResult:
         """Find the fastest plan.
 
@@ -207,7 +209,8 @@ class TuningSession:
         Every candidate is kept in `database` (docs/database.md) as soon as it is measured, failed ones too; those that are
         there already, for the same task, versions and GPU, are not measured again and count as measured, and the best of them
         may win.  The best plans of the nearest tasks there are the first candidates, its composite passes are known from now
-        on.  The best candidate's whole output is checked unless `full_check` is false.
+        on.  The best candidate's whole output is checked unless `full_check` is false.  `further` goes on from where the search
+        has ended, with seconds of its own; the best of all that was measured wins.
 
         Ctrl-C ends the search and gives what was found.  Raises `InputError`, `Unsupported` and `DeviceError`.
         """
@@ -217,7 +220,7 @@ class TuningSession:
         task = _Task.read(self, kernel_path, matrix_or_bindings, sizes, chip, entry, seed)
         with Database(database) as kept:
             notes = know(kept)
-            return _Run(self, task, budget, kept, progress, bound_us, start, notes).run(plans, full_check)
+            return _Run(self, task, budget, kept, progress, bound_us, start, notes).run(plans, full_check, further)
 
     # --- What a run needs -----------------------------------------------------------------------------
 
@@ -364,13 +367,13 @@ class _Run:
         self.compiled: dict[str, float] = {}
         self.fresh: list[str] = []
 
-    def run(self, plans: Sequence[Plan] | None, full_check: bool) -> TuningResult:
+    def run(self, plans: Sequence[Plan] | None, full_check: bool, further: Further | None) -> TuningResult:
         try:
-            return self._run(plans, full_check)
+            return self._run(plans, full_check, further)
         finally:
             self.task.close()
 
-    def _run(self, plans: Sequence[Plan] | None, full_check: bool) -> TuningResult:
+    def _run(self, plans: Sequence[Plan] | None, full_check: bool, further: Further | None) -> TuningResult:
         with self._part("workers"):
             self.session._begin(self.task)
             seen = self._recorded(self.session._versions())
@@ -390,6 +393,9 @@ class _Run:
                 seed_share=0.5 if plans is None else 1.0,
             )
         stopped = found.stopped
+        if further is not None and stopped != "interrupted":
+            with self._part("further"):
+                stopped = self._go_on(further, ranking.space, stopped)
         digests = list(dict.fromkeys([*(t.plan.digest() for t in found.trials), *self.fresh, *known]))
         if stopped == "interrupted":
             self.session.close()  # a message may have been cut in two
@@ -409,6 +415,14 @@ class _Run:
             features=self.task.context.features,
             notes=tuple(self.notes),
         )
+
+    def _go_on(self, further: Further, space: Space, stopped: str) -> str:
+        """Let `further` measure what it likes; why the tuning stopped."""
+        try:
+            further(Bench(self, space))
+        except KeyboardInterrupt:
+            return "interrupted"
+        return stopped
 
     def _package(self, best: str) -> KernelPackage | None:
         """The package of the best plan, which says what the plan's time was."""
@@ -478,7 +492,10 @@ class _Run:
     # --- Evaluating -----------------------------------------------------------------------------------
 
     def evaluate(self, requests: Sequence[Request]) -> Iterator[Answer]:
-        """Compile what is not compiled, in parallel, and measure one after the other."""
+        return self.evaluate_until(requests, self._left_s)
+
+    def evaluate_until(self, requests: Sequence[Request], left_s: Callable[[], float]) -> Iterator[Answer]:
+        """Compile what is not compiled, in parallel, and measure one after the other, while seconds are left."""
         pools = compilers, device = self.session._open()
         open_ = {request.plan.digest(): request for request in requests}
         try:
@@ -487,7 +504,7 @@ class _Run:
                     self._submit(device, digest, request)
                 else:
                     compilers.submit(self._compilation(digest, request.plan))
-            while open_ and (left := self._left_s()) > 0:
+            while open_ and (left := left_s()) > 0:
                 for pool, done in gather(pools, left):
                     digest = str(done.key)
                     if digest not in open_:
@@ -629,6 +646,41 @@ class _Part:
 
     def __exit__(self, *_: object) -> None:
         self._seconds[self._name] = self._seconds.get(self._name, 0.0) + time.monotonic() - self._start
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What goes on after a search has to choose and to measure with: the `agent.llm.Bench` of a run."""
+
+    run: _Run
+    space: Space
+
+    @property
+    def kernel(self) -> str:
+        return self.run.task.text
+
+    @property
+    def bound_us(self) -> float | None:
+        return self.run.bound_us
+
+    @property
+    def emulated(self) -> bool:
+        return self.run.key.gpu.emulated
+
+    def evaluate(self, requests: Sequence[Request], limit_s: float) -> Iterator[Answer]:
+        end = time.monotonic() + limit_s
+        return self.run.evaluate_until(requests, lambda: end - time.monotonic())
+
+    def keep(self, composite: Composite) -> None:
+        keep(self.run.database, composite)
+        register(composite)
+
+    def trials(self) -> list[Trial]:
+        return list(self.run.trials.values())
+
+
+Further = Callable[[Bench], None]
+"""Measures more plans when the search has ended."""
 
 
 def package_identity(package: KernelPackage) -> str:

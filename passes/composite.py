@@ -225,6 +225,18 @@ def register(composite: Composite) -> type[CompositePass]:
     return registry.register(_pass_of(composite))
 
 
+@contextmanager
+def registered_meanwhile(composite: Composite) -> Iterator[None]:
+    """Make a composite known for a while, unless it is known anyway.  Raises `PlanError` when the name is taken."""
+    before = registry.registry().get(composite.name)
+    made = register(composite)
+    try:
+        yield
+    finally:
+        if before is None:
+            registry.forget(made)
+
+
 def registered() -> list[Composite]:
     """All composites that are known, by name."""
     found = (cls.composite for cls in registry.registry().values() if issubclass(cls, CompositePass))

@@ -41,6 +41,12 @@ def register(cls: P) -> P:
     return cls
 
 
+def forget(cls: type[Pass]) -> None:
+    """Make a pass unknown again."""
+    if _passes.get(cls.name) is cls:
+        del _passes[cls.name]
+
+
 def registry() -> dict[str, type[Pass]]:
     """All passes by name, own and plugged in; the first call imports them."""
     _scan()

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from sparseditto.compiler.cli import arch, db, explain, features, inspect, learn, pack, passes, prior, run, tune
+from sparseditto.compiler.cli import arch, db, explain, features, inspect, learn, llm, pack, passes, prior, run, tune
 from sparseditto.compiler.cli import compile as compile_command
 from sparseditto.compiler.cli.common import Parser, guarded
 
@@ -20,7 +20,7 @@ def parser() -> Parser:
     top = Parser(prog=PROGRAM, description="Compile sparse tensor algebra in MLIR to PTX tuned to one matrix and one GPU.")
     top.add_argument("--version", action="version", version=f"{PROGRAM} {version(PROGRAM)}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for module in (compile_command, run, tune, explain, db, learn, prior, inspect, features, pack, passes, arch):
+    for module in (compile_command, run, tune, llm, explain, db, learn, prior, inspect, features, pack, passes, arch):
         module.add_parser(commands)
     return top
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +26,28 @@ from sparseditto.compiler.cli.common import (
     note,
 )
 from sparseditto.compiler.cli.compile import print_notes
+from sparseditto.dialects.errors import InputError
 
 if TYPE_CHECKING:
-    from sparseditto.compiler.tuning import Progress, Trial, TuningResult
+    from sparseditto.agent.llm import Abilities, Limits, Model
+    from sparseditto.compiler.asking import Asked
+    from sparseditto.compiler.tuning import Progress, Trial, TuningResult, TuningSession
 
 PROGRAM = "sparseditto"
+PLANNER, LLM = "planner", "llm"
+ABILITIES = ("tools", "schema", "none")
+_LLM_OPTIONS: dict[str, tuple[str, Callable[[str], Any], str]] = {
+    "model": ("PROVIDER/NAME", str, "the model, as litellm names it; its key is in the environment"),
+    "api-base": ("URL", str, "a server that speaks the provider's protocol"),
+    "model-can": ("WHAT", str, "tools, schema, both as tools,schema, or none (default: what litellm knows of the model)"),
+    "rounds": ("N", natural, "plans that are asked for (default 8)"),
+    "max-tokens": ("N", natural, "tokens of all prompts and answers (default 200000)"),
+    "max-cost": ("USD", float, "US dollars (default: no limit)"),
+    "max-seconds": ("S", float, "seconds from the first call on, with what is measured (default 300; with --replay no limit)"),
+    "transcript": ("FILE", Path, "write what was asked, answered and measured, as JSON lines without secrets"),
+    "replay": ("FILE", Path, "take the answers of a transcript instead of a model's"),
+}
+"""What goes with `--agent llm`."""
 _EVERY_S = 10.0  # a line, where the progress does not stay in one
 
 
@@ -55,7 +74,20 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--workers", metavar="N", type=int, help="processes that compile (default: one a processor)")
     parser.add_argument("--seed", type=natural, default=0, help="seed of the values of operands that are not bound")
     add_json_argument(parser)
+    _add_llm_arguments(parser)
     parser.set_defaults(func=command)
+
+
+def _add_llm_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("a language model (docs/llm.md)")
+    group.add_argument(
+        "--agent",
+        choices=(PLANNER, LLM),
+        default=PLANNER,
+        help="who proposes plans: the offline planner (default), or a language model after it",
+    )
+    for option, (metavar, kind, text) in _LLM_OPTIONS.items():
+        group.add_argument(f"--{option}", metavar=metavar, type=kind, help=text)
 
 
 def command(args: argparse.Namespace) -> int:
@@ -66,33 +98,38 @@ def command(args: argparse.Namespace) -> int:
     from sparseditto.compiler.tuning import TuningSession, require_best
     from sparseditto.passes.registry import load_file
 
+    _check_llm_options(args)
     budget, database = Budget.parse(args.budget), database_of(args)
     for path in args.load:
         load_file(path)
     _keep_composites(args.load, database)
     know_those_of(database)  # those that it leaves out, `tune` tells
     display = _Display()
+    task = (args.kernel, parse_bindings(args.bind), parse_sizes(args.size))
+    asked: Asked | None = None
+    tuning: dict[str, Any] = {
+        "budget": budget,
+        "chip": args.target,
+        "plans": [read_plan(text) for text in args.plan] or None,
+        "entry": args.entry,
+        "progress": display,
+        "database": database,
+        "seed": args.seed,
+    }
     with TuningSession(device=args.device or _device(), workers=args.workers) as session:
         try:
-            result = session.tune(
-                args.kernel,
-                parse_bindings(args.bind),
-                parse_sizes(args.size),
-                budget=budget,
-                chip=args.target,
-                plans=[read_plan(text) for text in args.plan] or None,
-                entry=args.entry,
-                progress=display,
-                database=database,
-                seed=args.seed,
-            )
+            if args.agent == LLM:
+                asked = _ask(args, session, task, tuning, display)
+                result = asked.result
+            else:
+                result = session.tune(*task, **tuning)
         finally:
             display.end()
     if result.interrupted and result.best is None:
         raise KeyboardInterrupt
     print_notes(result.notes)
     require_best(result)
-    _report(args, result)
+    _report(args, result, asked)
     return INTERRUPTED if result.interrupted else OK
 
 
@@ -109,6 +146,72 @@ def _keep_composites(paths: Sequence[Path], database: Path | None) -> None:
                 keep(kept, composite)
 
 
+# --- With a language model ------------------------------------------------------------------------------
+
+
+def _check_llm_options(args: argparse.Namespace) -> None:
+    """Raises `InputError` where options do not go together."""
+    given = [name for name in _LLM_OPTIONS if _llm_option(args, name) is not None]
+    if args.agent != LLM and given:
+        raise InputError(f"--{given[0]} is for --agent llm")
+    if args.agent == LLM and (args.model is None) == (args.replay is None):
+        raise InputError("--agent llm needs --model PROVIDER/NAME, or --replay FILE instead")
+    if args.replay is not None and (useless := [name for name in ("api-base", "model-can") if name in given]):
+        raise InputError(f"--{useless[0]} says nothing of a replay")
+    if args.replay is not None and args.transcript is not None and args.replay.resolve() == args.transcript.resolve():
+        raise InputError("the transcript would overwrite what is replayed; name another file", where=str(args.transcript))
+
+
+def _llm_option(args: argparse.Namespace, name: str) -> Any:
+    return getattr(args, name.replace("-", "_"))
+
+
+def _ask(
+    args: argparse.Namespace, session: TuningSession, task: tuple[Any, ...], tuning: Mapping[str, Any], display: _Display
+) -> Asked:
+
+    from sparseditto.agent.llm import Transcript
+    from sparseditto.agent.llm.masking import Mask
+    from sparseditto.compiler.asking import ask
+
+    limits = _limits(args)
+    with _model(args) as model, Transcript(args.transcript, Mask.of(os.environ)) as transcript:
+        return ask(session, model, *task, limits=limits, transcript=transcript, tell=display.tell, **tuning)
+
+
+def _limits(args: argparse.Namespace) -> Limits:
+    from sparseditto.agent.llm import Limits
+
+    named = {"rounds": args.rounds, "tokens": args.max_tokens, "cost": args.max_cost, "seconds": args.max_seconds}
+    unlimited = {"tokens": None, "seconds": None} if args.replay is not None else {}
+    return Limits(**{**unlimited, **{name: value for name, value in named.items() if value is not None}})
+
+
+@contextmanager
+def _model(args: argparse.Namespace) -> Iterator[Model]:
+    """The model that is named, or the answers that are replayed."""
+    from sparseditto.agent.llm import Recorded
+    from sparseditto.compiler.asking import Served
+
+    if args.replay is not None:
+        yield Recorded.load(args.replay)
+        return
+    with Served(args.model, args.api_base, _abilities(args.model_can)) as served:
+        yield served
+
+
+def _abilities(text: str | None) -> Abilities | None:
+    from sparseditto.agent.llm import Abilities
+
+    if text is None:
+        return None
+    words = text.split(",")
+    wrong = next((word for word in words if word not in ABILITIES), None)
+    if wrong is not None or ("none" in words and len(words) > 1):
+        raise InputError(f"'{text}' says nothing that a model can (--model-can); write tools, schema, tools,schema or none")
+    return Abilities(tools="tools" in words, schema="schema" in words)
+
+
 def _device() -> str:
     """cuda where there is a GPU, else simt, which the person is told."""
     from sparseditto.compiler.runtimes.cuda import available
@@ -120,7 +223,7 @@ def _device() -> str:
     return "simt"
 
 
-def _report(args: argparse.Namespace, result: TuningResult) -> None:
+def _report(args: argparse.Namespace, result: TuningResult, asked: Asked | None) -> None:
     output: Path | None = None
     if result.package is not None:
         output = args.output or default_output(result.package.computation.entry)
@@ -129,9 +232,11 @@ def _report(args: argparse.Namespace, result: TuningResult) -> None:
     if result.interrupted:
         note(PROGRAM, "note: interrupted; this is the best so far")
     if args.json:
-        emit_json({"output": str(output) if output else None, **result.to_json()})
+        emit_json({"output": str(output) if output else None, **(asked or result).to_json()})
         return
     print(describe(result))
+    if asked is not None:
+        print(describe_asked(asked))
     print(f"package: {output}")
 
 
@@ -155,6 +260,15 @@ def describe(result: TuningResult) -> str:
     return "\n".join(lines)
 
 
+def describe_asked(asked: Asked) -> str:
+    """Whose plan it is, and what the session with the model took."""
+    lines = [f"found by: the {asked.verdict.who}; {asked.verdict.why}"]
+    if (o := asked.outcome) is not None:
+        taken = f"{o.rounds} rounds, {o.calls} calls, {o.tokens} tokens" + (f", {o.cost:.4f} dollars" if o.cost else "")
+        lines.append(f"model: {o.model}, {taken}, {o.seconds:.1f} s, stopped: {o.stopped}")
+    return "\n".join(lines)
+
+
 class _Display:
     """One line on standard error that is written over; where that is no terminal, a line now and then."""
 
@@ -175,6 +289,12 @@ class _Display:
             sys.stderr.flush()
         else:
             note(PROGRAM, text)
+
+    def tell(self, text: str) -> None:
+        """A line that stays."""
+        self.end()
+        self._shown = False
+        note(PROGRAM, text)
 
     def end(self) -> None:
         if self._live and self._shown:
