@@ -3,8 +3,9 @@
     python -m benchmarks.ablation --out FILE                                                      # on a GPU
     python -m benchmarks.ablation --suite smoke --device simt --most 6 --budget 3 --out FILE      # does it work, without one
 
-Each task is planned in several ways.  `task`: by the computation alone.  `pattern`: by the matrix too, by rules for the GPU in
-the middle of the table (`typical`).  `architecture`: for this GPU, by rules, prior and cost model (`agent.ranking`).
+Each task is planned in several ways.  `task`: by the computation alone, as without a matrix.  `pattern`: by the matrix too, for
+a GPU of which nothing is known: how it is stored, ordered, cut and shared out; what spends registers to hide latency is left
+out (`by_pattern`).  `architecture`: for this GPU, by rules, prior and cost model (`agent.ranking`).
 `refined`: the best of `--budget` measured candidates.  Three more are beside them.  `exhaustive` is the best that a search
 finds among `--most` candidates, which begins with the plans of all others.  `warm` is what the database then recalls of the
 task, with nothing measured.  `earlier` is the best plan that the results of an earlier run hold (`--earlier`).  The winners are
@@ -20,7 +21,7 @@ import os
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +29,19 @@ from benchmarks.candidates import Bench, Every, Subject, Tuner, best_plans
 from benchmarks.emulated import Emulation
 from benchmarks.machine import machine_row
 from benchmarks.prepare import Kernel, Options, Preparation, Prepared, Ready, Task, compile_task, describe
-from benchmarks.report import geomean, number, table
 from benchmarks.run import Results, Setting, are_widths, no_gpu, note, read_rows, some_cases
 from benchmarks.suite import Case
+from benchmarks.tables import geomean, number, table
 from benchmarks.timing import Progress
 from sparseditto.agent.architecture.architecture import Architecture
 from sparseditto.agent.architecture.building import named
 from sparseditto.agent.architecture.table import known
 from sparseditto.agent.planner import default_plan
 from sparseditto.agent.ranking import Ranking
-from sparseditto.agent.space import Space
+from sparseditto.agent.space import Context, Space
 from sparseditto.agent.tuner import OK, Budget, spread_us
 from sparseditto.dialects.errors import DittoError
+from sparseditto.passes.plan import Plan
 
 SOME = (
     *("tri2M", "wave", "nsjac", "unif10k_10", "unif256k_16", "rmat15_16", "musae_github", "NotreDame_www", "debian_deps"),
@@ -53,6 +55,7 @@ OVER = (
     *((stage, "exhaustive") for stage in ("architecture", "refined", "earlier", "warm")),
 )
 """What the summary divides: times faster the first stage is than the second."""
+SPENDING = ("vectorize", "vectorize-entries", "jam-columns", "share-loads", "coarsen-rows", "unroll", "bound-launch")
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -98,6 +101,17 @@ def main(words: Sequence[str] | None = None) -> int:
     rows = [row for row in rows if all(row[key] == value for key, value in asdict(setting).items())]
     print(summary(rows))
     return 3 if lost else 1 if any(row["outcome"] != "right" for row in rows) else 0
+
+
+def by_pattern(context: Context) -> Plan:
+    """What the structure of the matrix says on a GPU of which nothing is known.
+
+    The first plan of the rules for a GPU of usual size (`typical`) whose loads are one value wide, without passes that spend
+    registers to hide latency (`SPENDING`): only an architecture says how many there are, and how much there is to hide.
+    """
+    narrow = replace(context.target, load_bytes=context.task.element_bytes)
+    plan = default_plan(context.task, context.features, narrow, typical())
+    return replace(plan, steps=tuple(step for step in plan.steps if step.name not in SPENDING))
 
 
 def typical() -> Architecture:
@@ -228,7 +242,7 @@ class _Stages:
         assert context is not None
         plans = {
             "task": default_plan(context.task, None, context.target),
-            "pattern": default_plan(context.task, context.features, context.target, typical()),
+            "pattern": by_pattern(context),
             "architecture": Ranking(Space(context)).first(),
         }
         texts = {stage: plan.text() for stage, plan in plans.items()}

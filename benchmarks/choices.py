@@ -24,7 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.report import geomean, name_of, number, percent, table
+from benchmarks.report import name_of
+from benchmarks.tables import geomean, number, percent, table
 from sparseditto.agent.memory.exchange import Entry, entries_of, read_file
 from sparseditto.agent.memory.trial import samples_of
 from sparseditto.dialects.errors import PlanError

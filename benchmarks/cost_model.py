@@ -32,7 +32,7 @@ from scipy.optimize import least_squares
 from scipy.stats import spearmanr
 
 from benchmarks.prior import FEATURES
-from benchmarks.report import table
+from benchmarks.tables import table
 from sparseditto.agent.architecture.building import named
 from sparseditto.agent.cost.demand import NAMES, Demand
 from sparseditto.agent.cost.model import SCHEMA, Constants, Model, calibrated, times, total

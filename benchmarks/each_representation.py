@@ -19,9 +19,9 @@ from typing import Any
 
 from benchmarks.machine import machine_row
 from benchmarks.prepare import Task
-from benchmarks.report import table
 from benchmarks.representations import REPRESENTATIONS, kernel_text
 from benchmarks.run import Results, note, read_rows
+from benchmarks.tables import table
 from sparseditto.agent.tuner import OK
 from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
 from sparseditto.compiler.kernel import read_kernel

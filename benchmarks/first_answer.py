@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from benchmarks import generators as g
 from benchmarks.machine import machine_row
 from benchmarks.prepare import kernel_file
-from benchmarks.report import table
+from benchmarks.tables import table
 
 MOST_SECONDS = 5.0
 A_ROW = 16

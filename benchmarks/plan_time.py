@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.cost_model import read_features
 from benchmarks.machine import machine_row
 from benchmarks.prior import FEATURES
-from benchmarks.report import table
+from benchmarks.tables import table
 from sparseditto.agent.architecture.building import named
 from sparseditto.agent.architecture.choosing import MEASURED
 from sparseditto.agent.features import Features

@@ -33,7 +33,7 @@ RESULTS = HERE / "results"
 SHIPPED = HERE.parent / "agent" / "prior" / "h200.json"
 NUMBERS = RESULTS / "prior-h200.json"
 FEATURES = RESULTS / "features.jsonl.xz"
-RECORDS = ("suite-h200-csr.tuning.jsonl.xz", "suite-h200.tuning.jsonl.xz", "later-h200.tuning.jsonl.xz")
+RECORDS = tuple(f"{name}.tuning.jsonl.xz" for name in ("suite-h200-csr", "suite-h200", "later-h200", "ablation-h200"))
 MOST = 1.08
 WEIGHTS_AWAY, REGRETS_AWAY = 0.001, 0.01  # what they may differ by where they are computed on another machine
 

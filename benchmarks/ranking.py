@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.prior import REGRETS_AWAY, RESULTS, data, differences
-from benchmarks.report import number, table
+from benchmarks.tables import number, table
 from sparseditto.agent.architecture.building import named
 from sparseditto.agent.architecture.choosing import MEASURED
 from sparseditto.agent.cost import Model

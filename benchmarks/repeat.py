@@ -23,9 +23,10 @@ from typing import Any
 from benchmarks.emulated import Emulation
 from benchmarks.machine import machine_row
 from benchmarks.prepare import Options, Prepared, Ready, prepare_here
-from benchmarks.report import name_of, table
+from benchmarks.report import name_of
 from benchmarks.run import are_widths, no_gpu, note, some_cases, tasks_of
 from benchmarks.suite import Case
+from benchmarks.tables import table
 from sparseditto.dialects.errors import CheckFailed, DittoError
 
 SOME = ("tri2M", "fem27_64", "rmat18_16", "unif256k_16", "web_100k", "circuit_300k", "lp_wide_2k", "dnn_4096_90")

@@ -3,7 +3,7 @@
     python -m benchmarks.report [FILE…] [--plots DIR]      # without FILE: the newest file in benchmarks/results
     python -m benchmarks.report --check [--ops spmv]       # exits 1 when a target of targets.json is missed
     python -m benchmarks.report --check --ops representations              # what other storage than CSR gains
-    python -m benchmarks.report --check --ops agent                        # how well the agent chooses (prior-h200.json)
+    python -m benchmarks.report --check --ops agent                        # how well the agent chooses
 
 Only right results count.  A baseline that failed or is wrong is left out of the best, and a task without any is left out of the
 means; a task without a right result of ours counts as slower, by a ratio of 0.  Matrices of fewer than 1000 nonzeros are
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 import sys
 from collections import defaultdict
@@ -25,8 +24,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import agent_results
 from benchmarks.cusparse import COL_MAJOR, DEFAULT
 from benchmarks.run import Key, key_of, read_rows
+from benchmarks.tables import geomean, number, percent, table
 
 HERE = Path(__file__).resolve().parent
 LEAST_NNZ = 1000
@@ -34,7 +35,6 @@ GROUPS = {"representations": ("spmv",), "agent": ("spmv", "spmm")}  # targets th
 OVER = {"default": "cuSPARSE default", "best_csr": "best CSR", "best_any": "best of any format"}
 
 Row = dict[str, Any]
-Table = Sequence[Sequence[str]]
 
 
 # --- Reading --------------------------------------------------------------------------------------------
@@ -130,12 +130,6 @@ def share(row: Row, bound: str) -> float:
     return float(row["bounds_us"][bound]) / mine if mine else 0.0
 
 
-def geomean(values: Iterable[float]) -> float | None:
-    """The geometric mean of what is above 0."""
-    logs = [math.log(v) for v in values if v > 0]
-    return math.exp(sum(logs) / len(logs)) if logs else None
-
-
 def ratios(rows: Iterable[Row], over: str) -> list[float]:
     return [ratio for row in rows for ratio in [speedups(row)[over]] if ratio is not None]
 
@@ -156,12 +150,6 @@ def peer_ratios(rows: Iterable[Row], peers: Sequence[str] | None = None) -> list
             mine = ours(row)
             found.append(min(known) / mine if mine else 0.0)
     return found
-
-
-def prior_regret(op: str, name: str) -> float | None:
-    """What cross-validation of the shipped prior found of an operator: the regret `name` (see `benchmarks.prior`)."""
-    rows = json.loads((HERE / "results" / "prior-h200.json").read_text())["cross_validation"]
-    return next((row[name] for row in rows if row["op"] == op and row["K"] is None), None)
 
 
 # --- Targets ----------------------------------------------------------------------------------------------
@@ -186,11 +174,11 @@ METRICS: dict[str, Callable[[list[Row], str], float | None]] = {
     "peer_least": lambda rows, over: _least(peer_ratios(rows)),
     "over_csr_alone": lambda rows, over: geomean(over_csr_alone(rows)),
     "csr_alone_matrices": lambda rows, over: float(len(over_csr_alone(rows))),
-    "prior_five": lambda rows, over: prior_regret(over, "prior_five"),
     "matrices": lambda rows, over: float(len({row["case"] for row in rows if ours(row)})),
     "wrong": lambda rows, over: (
         float(sum(row["outcome"] in ("wrong", "gpu-fault", "check-failed") for row in rows)) if rows else None
     ),
+    **{name: lambda rows, over, metric=metric: metric(over) for name, metric in agent_results.METRICS.items()},
 }
 
 
@@ -200,8 +188,8 @@ def selected(rows: Iterable[Row], target: dict[str, Any]) -> list[Row]:
     return [
         row
         for row in rows
-        if row["op"] == target["op"]
-        and target["K"] in (None, row["K"])
+        if target.get("op") in (None, row["op"])
+        and target.get("K") in (None, row["K"])
         and row.get("nnz", 0) > where.get("nnz_over", 0 if target["metric"] == "wrong" else LEAST_NNZ - 1)
         and ("families" not in where or row.get("family") in where["families"])
         and re.search(where.get("cases", ""), row["case"])
@@ -210,7 +198,7 @@ def selected(rows: Iterable[Row], target: dict[str, Any]) -> list[Row]:
 
 def targets(ops: Sequence[str]) -> list[dict[str, Any]]:
     data = json.loads((HERE / "targets.json").read_text())
-    return [{"issue": n, **t} for n, listed in data["issues"].items() for t in listed if t.get("group", t["op"]) in ops]
+    return [{"issue": n, **t} for n, listed in data["issues"].items() for t in listed if (t.get("group") or t["op"]) in ops]
 
 
 def verdict(rows: Iterable[Row], target: dict[str, Any]) -> tuple[float | None, bool]:
@@ -239,19 +227,6 @@ def _relative(value: float, limit: float) -> str:
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], body: Table) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
 
 
 def groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

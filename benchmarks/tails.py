@@ -26,9 +26,9 @@ from benchmarks.candidates import Bench, Every
 from benchmarks.emulated import Emulation
 from benchmarks.machine import machine_row
 from benchmarks.prepare import Kernel, Options, Preparation, Prepared, Ready, Task, compile_task, describe
-from benchmarks.report import table
 from benchmarks.run import Results, Setting, are_widths, no_gpu, note, read_rows, some_cases
 from benchmarks.suite import Case
+from benchmarks.tables import table
 from benchmarks.timing import Progress
 from sparseditto.agent.planner import MOST_TILES
 from sparseditto.agent.tuner import OK

@@ -28,7 +28,7 @@ from benchmarks.cost_model import read_features
 from benchmarks.machine import machine_row
 from benchmarks.prepare import kernel_file
 from benchmarks.prior import FEATURES
-from benchmarks.report import table
+from benchmarks.tables import table
 from sparseditto.agent.architecture.architecture import Architecture
 from sparseditto.agent.architecture.building import named
 from sparseditto.agent.architecture.choosing import MEASURED

@@ -20,7 +20,6 @@ from memories import H200, right
 ROOT = Path(__file__).resolve().parents[1]
 
 from benchmarks import prior as shipped  # noqa: E402
-from benchmarks import report  # noqa: E402
 from sparseditto.agent.features import Features, Hardware, analyse, definitions  # noqa: E402
 from sparseditto.agent.memory.database import Database  # noqa: E402
 from sparseditto.agent.memory.exchange import Entry, entries, entries_of, lines  # noqa: E402
@@ -523,17 +522,6 @@ def test_differences_are_told() -> None:
     assert list(shipped.differences({"a": [1.0, 2]}, {"a": [1.5, 2]}, 0.1, "x")) == ["x/a/0: 1.5 is there, 1.0 is made"]
     assert list(shipped.differences({"a": "b"}, {}, 0.1, "x")) == ['x/a: null is there, "b" is made']
     assert not list(shipped.differences({"a": 1.05}, {"a": 1.0}, 0.1, "x"))
-
-
-def test_the_report_checks_the_target(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert {target["over"] for target in report.targets(["agent"])} == {SPMV, SPMM}
-    assert report.missed([], ["agent"]) == []
-    (tmp_path / "results").mkdir()
-    rows = [{"op": op, "K": None, "prior_five": 1.2} for op in (SPMV, SPMM)]
-    (tmp_path / "results" / "prior-h200.json").write_text(json.dumps({"cross_validation": rows}))
-    targets = report.targets(["agent"])
-    monkeypatch.setattr(report, "HERE", tmp_path)
-    assert [report.verdict([], target) for target in targets] == [(1.2, False)] * 2
 
 
 # --- The commands -----------------------------------------------------------------------------------------
