@@ -44,6 +44,7 @@ class Machine:
     small: float = _scaled("bandwidth", 500_000)  # entries, fewer of which take little longer than a launch
     bytes_per_us: float = _scaled("bandwidth", 3e6)  # that a kernel moves
     tile_bytes: float = _scaled("l1", 160 << 10)  # of the L1 cache that a tile of dense columns may fill
+    slab_bytes: float = _scaled("l2", 36 << 20)  # the same of the dense operand, which stays in the L2 cache
     kept_bytes: float = _scaled("l2", 24 << 20)  # of the dense operand, from which the L2 cache is told to keep it
     registers: int = 1 << 16  # of a multiprocessor
     threads: int = 2048  # that a multiprocessor holds

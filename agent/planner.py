@@ -35,6 +35,10 @@ SCATTERED = 16  # entries a row, below which parts of the entries beat segments 
 HOT = (
     0.25  # share of the entries in the columns with most of them (feature `hot_columns`), from which rows have those in common
 )
+COLD = 0.05  # the same, below which no columns are hot
+REREAD = 8  # entries a row, from which slabs of columns are worth reading the entries again
+UNEVEN = 0.8  # standard deviation of row lengths over their mean, from which rows that share a warp should be alike
+WARP_MATES = 16  # dense columns, up to which several rows share a warp
 APART = 0.15  # share of its columns that a row has in common with the next one, above which rows are in a good order already
 HUBS_FROM, HUBS_TO = 17, 128  # dense columns, for which such rows by falling length beat parts of the entries
 SPREAD = 64  # columns of the matrix for each entry of a mean row, up to which neighbouring rows share many
@@ -245,7 +249,7 @@ class _SpMV:
         return [*steps, _bound(self.m, NARROW)] if few else steps
 
     def _nonempty(self) -> list[Pass]:
-        return [_make("nonempty-rows"), *self._shared(self._filled_lanes())]
+        return [_make("nonempty-rows"), *self._shared(self._filled_lanes()), _make("map-blocks", threads=NARROW)]
 
     def _filled_lanes(self) -> int:
         """Lanes for the mean row of those that have entries."""
@@ -262,7 +266,7 @@ class _SpMV:
             cost = (size + 2 / block.places) / block.fill * (1.05 if block.width == 3 else 1.0)  # three make no vector
             if block.height <= 4 and cost < size + 2:
                 blocks = self.f.mean_row / block.width / block.fill
-                lanes = _power_of_two(min(blocks / 0.7, max(4, self.m.resident * block.height / 2.5 / max(self.f.rows, 1))))
+                lanes = _power_of_two(min(2 * blocks, max(4, self.m.resident * block.height / 2.5 / max(self.f.rows, 1))))
                 share = _make("rows-to-subgroups", lanes=lanes, share="entries") if lanes > 1 else _make("rows-to-threads")
                 found.append((cost, [block.encoding, _make("jam-block-rows"), share, _make("unroll", factor=2)]))
         return found
@@ -284,6 +288,8 @@ class _SpMV:
         if self.f.entries > self.m.large:
             yield [*stage(2048, 128), _bound(self.m, 128, registers=48)]
         yield from (stage(*size) for size in sizes)
+        if self.f.variation > UNEVEN:
+            yield [_make("reorder", rows="degree"), *stage(*sizes[0])]
         yield [*stage(*sizes[0]), _bound(self.m, sizes[0][1])]
 
     def _binned(self) -> list[Pass]:
@@ -293,7 +299,7 @@ class _SpMV:
 
     def _shared(self, lanes: int, *before: str) -> list[Pass]:
         rows_to = _make("rows-to-threads") if lanes == 1 else _make("rows-to-subgroups", lanes=lanes, share="entries")
-        after = [] if before else [_make("unroll", factor=UNROLL)]
+        after = [] if before else [_make("unroll", factor=STEP)]
         return [*map(_make, before), rows_to, *after]
 
 
@@ -354,7 +360,10 @@ class _SpMM:
         best = whole if sliced is None else sliced
         blocked = self._blocked()
         yield from (steps for cost, steps in blocked[:2] if cost < BLOCK_BEST)
+        yield from self._slabs()
         yield from self._ordered(whole)
+        if self.columns <= WARP_MATES and self.f.variation > UNEVEN and sliced is None and self._cuttable:
+            yield from self._by_length(best)
         even = self.columns // best.width % best.jam == 0  # else the last tile is stored under a condition
         split = [self._split(best, mode) for mode in self._modes()] if best.segment and even else []
         hubs = list(self._hubs()) if best.segment else []
@@ -412,12 +421,35 @@ class _SpMM:
 
     def _narrower(self, best: _Layout) -> Iterator[list[Pass]]:
         """Smaller blocks, which wait less for the longest of their rows; rows of like length, or two of them, side by side."""
-        narrow = replace(best, threads=NARROW, bound=self.m.blocks(NARROW, REGISTERS))
         if best.segment:
-            yield [_make("reorder", rows="degree"), *replace(narrow, unroll=8).passes()]
+            yield from self._by_length(best)
         elif best.slices is not None:
             yield replace(best, coarsen=2, unroll=2).passes()
-        yield narrow.passes()
+        yield self._narrow(best).passes()
+
+    def _narrow(self, best: _Layout) -> _Layout:
+        return replace(best, threads=NARROW, bound=self.m.blocks(NARROW, REGISTERS))
+
+    def _by_length(self, best: _Layout) -> Iterator[list[Pass]]:
+        """Rows by falling length: those that share a warp end together.  Whole ones then need next to no padding in slices."""
+        order, narrow = _make("reorder", rows="degree"), self._narrow(replace(best, unroll=8))
+        height = self.target.warp_size // (best.lanes * best.groups)
+        if not best.segment and height > 1 and _fits_marks(self.task, self.f, self.f.padding_sorted):
+            slices = _make("slice-rows", height=height, window=WINDOW, offsets=_offset_bits(self.f.columns))
+            yield [order, *replace(narrow, slices=slices, tail="halves").passes()]
+        yield [order, *narrow.passes()]
+
+    def _slabs(self) -> Iterator[list[Pass]]:
+        """So few columns at a time that what is gathered stays in the L2 cache, where rows have few columns in common."""
+        f, bytes_a_column = self.f, self.f.columns * self.task.element_bytes
+        scattered = f.hot_columns < COLD and f.row_overlap < APART and f.mean_row >= REREAD
+        if not (scattered and self._cuttable) or self.columns * bytes_a_column <= self.m.slab_bytes:
+            return
+        for width in (64, 32, 16):
+            if width < self.columns and self.columns % width == 0 and width * bytes_a_column <= self.m.slab_bytes:
+                tile = replace(_SpMM(self.task, f, self.target, self.m, width)._layout(self.width), tile=width)
+                yield self._narrow(self._sliced(tile) or tile).passes()
+                return
 
     def _ordered(self, whole: _Layout) -> Iterator[list[Pass]]:
         """Rows of like length side by side, where rows have entries in much of all columns.
