@@ -11,6 +11,7 @@ from sparseditto.compiler.package import Buffer, Launch
 from sparseditto.compiler.pipeline import run_upstream
 from sparseditto.dialects.binding import op_name, walk
 from sparseditto.dialects.errors import StepFailed
+from sparseditto.passes.nest import OVERLAP
 
 NVVM = (
     "gpu.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-vector-to-llvm,"
@@ -61,7 +62,9 @@ def manifest(module: ir.Module) -> tuple[tuple[Buffer, ...], tuple[Launch, ...]]
         grid = tuple(ir.StringAttr(a).value for a in ir.ArrayAttr(kernel.attributes["ditto.grid"]))
         block = tuple(int(n) for n in ir.DenseI32ArrayAttr(kernel.attributes["known_block_size"]))
         symbol = ir.StringAttr(kernel.attributes["sym_name"]).value
-        launches.append(Launch(symbol, (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]), tuple(names)))
+        overlap = OVERLAP in kernel.attributes
+        sizes = (grid[0], grid[1], grid[2]), (block[0], block[1], block[2])
+        launches.append(Launch(symbol, *sizes, tuple(names), overlap=overlap))
     return tuple(buffers.values()), tuple(launches)
 
 

@@ -41,13 +41,17 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: `grid` holds size expressions; `arguments` name buffers (pointers), sizes (int64) and scalars."""
+    """One kernel launch: `grid` holds size expressions; `arguments` name buffers (pointers), sizes (int64) and scalars.
+
+    `overlap` says that the kernel waits by itself for what comes before it in the stream, so that it may start earlier.
+    """
 
     kernel: str
     grid: tuple[str, str, str]
     block: tuple[int, int, int]
     arguments: tuple[str, ...]
     shared_bytes: int = 0
+    overlap: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,7 @@ class KernelPackage:
                         tuple(launch["block"]),
                         tuple(launch["arguments"]),
                         launch["shared_bytes"],
+                        launch.get("overlap", False),
                     )
                     for launch in data["launches"]
                 ),

@@ -18,6 +18,7 @@ from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.passes.base import Form, Pass
 
 WORKSPACE = "ditto.workspace"  # on an argument that is scratch memory, not an output
+OVERLAP = "ditto.overlap"  # of a function and its kernels: each may start while the kernel before it ends
 KEEP = "ditto.keep"  # of a dense operand that the L2 cache is to keep; of a kernel, the numbers of such arguments
 KERNEL = "ditto.kernel"  # on a nest that is a finished kernel: the suffix of its name
 WAITING = "ditto.waiting"  # on the nest of a part of the matrix whose turn to be scheduled has not come

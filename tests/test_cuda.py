@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import subprocess
 import sys
@@ -62,6 +63,13 @@ done: ret;
 .visible .entry fault() { .reg .b64 %a; .reg .b32 %v; mov.u64 %a, 0; mov.u32 %v, 1; st.global.u32 [%a], %v; ret; }
 """
 
+# The same for sm_90, where axpy waits for the kernel before it and then lets the next one start.
+WAITING = (
+    PTX.replace(".version 7.0", ".version 7.8")
+    .replace(".target sm_80", ".target sm_90")
+    .replace("%ax, %ay;\n", "%ax, %ay;\n  griddepcontrol.wait;\n  griddepcontrol.launch_dependents;\n", 1)
+)
+
 X = Buffer("x", "float32", ("n",), "read")
 Y = Buffer("y", "float32", ("n",), "readwrite")
 Z = Buffer("z", "float32", ("n",), "write")
@@ -70,10 +78,12 @@ TWICE = Launch("twice", BLOCKS, (128, 1, 1), ("x", "z", "n"))
 FAR = Launch("far", BLOCKS, (128, 1, 1), ("z",), shared_bytes=65536)
 
 
-def package(*launches: Launch, buffers: tuple[Buffer, ...] = (X, Y), ptx: str = PTX, **sizes: int) -> KernelPackage:
+def package(
+    *launches: Launch, buffers: tuple[Buffer, ...] = (X, Y), ptx: str = PTX, chip: str = "sm_80", **sizes: int
+) -> KernelPackage:
     vector = Operand("x", 0, "float32", (None,), (0,))
     computation = Computation("axpy", "linalg.generic", ("parallel",), (vector,), replace(vector, name="y"), None, (), 0)
-    return KernelPackage(computation, "sm_80", buffers, launches or (AXPY,), sizes, {}, {}, ptx, "")
+    return KernelPackage(computation, chip, buffers, launches or (AXPY,), sizes, {}, {}, ptx, "")
 
 
 def vector(n: int) -> F32:
@@ -85,9 +95,10 @@ def vector(n: int) -> F32:
 
 @pytest.mark.skipif(not find_ptxas(), reason="no ptxas: pip install nvidia-cuda-nvcc")
 def test_the_kernels_of_these_tests_assemble() -> None:
-    kernels, why = ptxas_resources(PTX, "sm_80")
-    assert kernels is not None, why
-    assert {kernel.kernel for kernel in kernels} == {"axpy", "twice", "far", "fault"}
+    for ptx, chip in ((PTX, "sm_80"), (WAITING, "sm_90")):
+        kernels, why = ptxas_resources(ptx, chip)
+        assert kernels is not None, why
+        assert {kernel.kernel for kernel in kernels} == {"axpy", "twice", "far", "fault"}
 
 
 @pytest.fixture
@@ -411,6 +422,34 @@ def test_a_run_passes_pointers_and_sizes_and_poisons_the_output(driver: Driver) 
         session.launch()
 
 
+def test_a_launch_that_overlaps_says_so_to_the_driver(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `cuLaunchKernelEx`, with the attribute that allows it, on the stream that is given; others stay as they are."""
+    told: list[Any] = []
+
+    def launch(config: Any, function: Any, places: Any, extra: Any) -> int:
+        c = config._obj
+        values = [ctypes.cast(place, ctypes.POINTER(ctypes.c_uint64))[0] for place in places]
+        attribute = c.attributes[0]
+        told.append((list(c.grid), list(c.block), c.shared_bytes, c.stream, c.count, attribute.id, attribute.value, values))
+        return 0
+
+    def fine(name: str) -> Callable[..., int]:
+        return lambda *arguments: told.append(name) or 0
+
+    names = ("cuModuleLoadData", "cuModuleGetFunction", "cuModuleUnload")
+    library = SimpleNamespace(cuLaunchKernelEx=launch, **{name: fine(name) for name in names})
+    monkeypatch.setattr(libcuda, "_libcuda", lambda: library)
+    overlapping = replace(AXPY, overlap=True)
+    with CudaSession(package(TWICE, overlapping, buffers=(X, Y, Z), a=3), {"n": 200}) as session:
+        session.upload({"x": vector(200), "y": vector(200)})
+        px, py, _ = driver.memory
+        session.launch(SimpleNamespace(handle=7))
+    assert [call[0] for call in driver.calls if call[0] != "prepare"] == ["twice"]
+    launched = ([2, 1, 1], [128, 1, 1], 0, 7, 1, 6, 1, [px, py, 200, 3])
+    assert told == ["cuModuleLoadData", "cuModuleGetFunction", launched, "cuModuleUnload"]
+    assert (ctypes.sizeof(libcuda._Attribute), ctypes.sizeof(libcuda._Config)) == (72, 56), "as cuda.h has them"
+
+
 def test_an_empty_array_has_memory_all_the_same(driver: Driver) -> None:
     empty = np.empty(0, np.float32)
     with CudaSession(package(AXPY, TWICE, buffers=(X, Y, Z), a=3), {"n": 0}) as session:
@@ -605,6 +644,30 @@ def test_launches_run_in_order() -> None:
         session.upload({"x": np.ones(1000, np.float32), "y": y})
         session.launch()
         np.testing.assert_allclose(session.download("y"), y + 10, rtol=1e-6)
+
+
+@gpu
+@pytest.mark.parametrize("n", [100, 200_000])
+def test_launches_that_overlap_are_as_if_one_followed_the_other(n: int) -> None:
+    """Each reads what the one before it wrote, on a stream and in a graph; one that does not overlap waits for them."""
+    if cuda.versions()["compute_capability"] < "9.0":
+        pytest.skip("kernels that wait for each other need compute capability 9.0")
+    x, overlapping = vector(n), replace(AXPY, overlap=True)
+    with CudaSession(package(overlapping, ptx=WAITING, chip="sm_90"), {"n": n, "a": 1}) as session:
+        session.upload({"x": x, "y": np.zeros(n, np.float32)})
+        for _ in range(500):
+            session.launch()
+        y = session.download("y")
+        np.testing.assert_allclose(y, 500 * x, rtol=1e-4)
+        timing = session.time(rounds=3)
+        assert timing.method == "graph"
+        np.testing.assert_array_equal(session.download("y"), y)
+    last = replace(TWICE, arguments=("y", "z", "n"))
+    many = package(*[overlapping] * 20, last, buffers=(X, Y, Z), ptx=WAITING, chip="sm_90")
+    with CudaSession(many, {"n": n, "a": 1}) as session:
+        session.upload({"x": x, "y": np.zeros(n, np.float32)})
+        session.launch()
+        np.testing.assert_allclose(session.download("z"), 40 * x, rtol=1e-4)
 
 
 @gpu

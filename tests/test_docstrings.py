@@ -99,6 +99,7 @@ FIXTURES = {
     "mlir-arith-unsigned-when-equivalent": (SPMV_FILLED, f"{NEST},accumulate-registers,ell-rows,rows-to-threads,unroll"),
     "mlir-scf-for-loop-range-folding": (SPMV_FILLED, f"{NEST},accumulate-registers,rows-to-threads,coarsen-rows"),
     "map-blocks": (SPMV, f"{NEST},accumulate-registers,rows-to-threads"),
+    "overlap-launch": (SPMV, f"{NEST},accumulate-registers,rows-to-threads,map-blocks"),
     "bound-launch": (SPMV, f"{NEST},accumulate-registers,rows-to-threads,map-blocks"),
     "lower-fill": (
         """func.func @fill(%C: memref<?x64xf32>) {

@@ -109,6 +109,9 @@ class CudaSession:
         with self._current():
             self._module = self._loaded()
             self._calls = [(launch, self._function(launch)) for launch in self.launches]
+            overlapping = [launch for launch in self.launches if launch.overlap]
+            self._beside = libcuda.Module(package.ptx) if overlapping else None
+            self._overlapping = {launch: self._beside.function(launch) for launch in overlapping} if self._beside else {}
 
     def __enter__(self) -> CudaSession:
         return self
@@ -126,6 +129,8 @@ class CudaSession:
             self._places.clear()
             self._calls.clear()
             self._module = None
+            if self._beside is not None:
+                self._beside.close()
         self._open = False
 
     def upload(self, arrays: Mapping[str, Any]) -> None:
@@ -334,6 +339,10 @@ class CudaSession:
     def _enqueue(self, stream: Any) -> None:
         for launch, function in self._calls:
             arguments = [self._places[a].pointer if isinstance(a, str) else a for a in launch.arguments]
+            if (overlapping := self._overlapping.get(launch)) is not None:
+                handle = 0 if stream is None else int(stream.handle)
+                libcuda.launch_overlapping(overlapping, launch, handle, arguments)
+                continue
             with self._refusals(f"launching {launch.kernel}"):
                 function.prepared_async_call(launch.grid, launch.block, stream, *arguments, shared_size=launch.shared_bytes)
 

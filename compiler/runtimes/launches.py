@@ -27,6 +27,7 @@ class ResolvedLaunch:
     block: tuple[int, int, int]
     arguments: tuple[str | int | np.floating[Any], ...]
     shared_bytes: int
+    overlap: bool = False
 
     @property
     def threads(self) -> int:
@@ -69,7 +70,7 @@ def _typed(package: KernelPackage, scalars: Mapping[str, float]) -> dict[str, np
 def _resolved(launch: Launch, known: Mapping[str, str | np.floating[Any]], sizes: Mapping[str, int]) -> ResolvedLaunch:
     x, y, z = (evaluate(extent, sizes) for extent in launch.grid)
     arguments = tuple(known[name] if name in known else evaluate(name, sizes) for name in launch.arguments)
-    resolved = ResolvedLaunch(launch.kernel, (x, y, z), launch.block, arguments, launch.shared_bytes)
+    resolved = ResolvedLaunch(launch.kernel, (x, y, z), launch.block, arguments, launch.shared_bytes, launch.overlap)
     _check_limits("grid", resolved.grid, 0, GRID_LIMITS, launch.kernel)
     _check_limits("block", resolved.block, 1, BLOCK_LIMITS, launch.kernel)
     if resolved.threads > BLOCK_THREADS:

@@ -1,4 +1,4 @@
-"""Calls of the CUDA driver's own library, for what pycuda lacks: graphs, occupancy, and whose a pointer is.
+"""Calls of the CUDA driver's own library, for what pycuda lacks: graphs, launches that overlap, occupancy, whose a pointer is.
 
 All act on the context that is current in this thread.
 """
@@ -9,6 +9,8 @@ import ctypes
 import functools
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from sparseditto.compiler.runtimes.launches import ResolvedLaunch
 from sparseditto.dialects.errors import DeviceError, InputError
@@ -98,27 +100,73 @@ class Graph:
         call("cuGraphExecDestroy", self._executable)
 
 
-def blocks_per_sm(ptx: str, launches: list[ResolvedLaunch]) -> list[int]:
-    """For each launch, how many of its blocks one multiprocessor of the current context's GPU holds at a time.
+class Module:
+    """PTX that is loaded beside pycuda's, which does not give out its function handles.  `close` unloads it."""
 
-    pycuda does not give out its function handles, so the PTX is loaded once more here and unloaded again.
-    """
+    def __init__(self, ptx: str) -> None:
+        self._module = ctypes.c_void_p()
+        call("cuModuleLoadData", ctypes.byref(self._module), ctypes.c_char_p(ptx.encode()))
 
-    def blocks(launch: ResolvedLaunch) -> int:
-        function, count = ctypes.c_void_p(), ctypes.c_int()
-        call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(launch.kernel.encode()))
+    def close(self) -> None:
+        call("cuModuleUnload", self._module)
+
+    def function(self, launch: ResolvedLaunch) -> ctypes.c_void_p:
+        """The kernel of a launch, allowed the shared memory that it asks for."""
+        function = ctypes.c_void_p()
+        call("cuModuleGetFunction", ctypes.byref(function), self._module, ctypes.c_char_p(launch.kernel.encode()))
         if launch.shared_bytes:  # 8: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             call("cuFuncSetAttribute", function, ctypes.c_int(8), ctypes.c_int(launch.shared_bytes))
-        threads, shared = ctypes.c_int(launch.threads), ctypes.c_size_t(launch.shared_bytes)
+        return function
+
+
+def blocks_per_sm(ptx: str, launches: list[ResolvedLaunch]) -> list[int]:
+    """For each launch, how many of its blocks one multiprocessor of the current context's GPU holds at a time."""
+
+    def blocks(launch: ResolvedLaunch) -> int:
+        count, threads, shared = ctypes.c_int(), ctypes.c_int(launch.threads), ctypes.c_size_t(launch.shared_bytes)
+        function = module.function(launch)
         call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(count), function, threads, shared)
         return count.value
 
-    module = ctypes.c_void_p()
-    call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx.encode()))
+    module = Module(ptx)
     try:
         return [blocks(launch) for launch in launches]
     finally:
-        call("cuModuleUnload", module)
+        module.close()
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute of cuda.h: the value is a union of 64 bytes, of which the first four are set here."""
+
+    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_int * 15))
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig of cuda.h."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+_OVERLAPS = _Attribute(id=6, value=1)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+
+def launch_overlapping(function: ctypes.c_void_p, launch: ResolvedLaunch, stream: int, arguments: list[Any]) -> None:
+    """Start a kernel that waits by itself for what comes before it in the stream, and may start while that ends.
+
+    `arguments` are the launch's, with pointers in place of the names of buffers.
+    """
+    values = [np.asarray(a) if isinstance(a, np.floating) else np.array(int(a), np.uint64) for a in arguments]
+    places = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
+    sizes = (ctypes.c_uint * 3)(*launch.grid), (ctypes.c_uint * 3)(*launch.block), launch.shared_bytes
+    config = _Config(*sizes, stream, ctypes.pointer(_OVERLAPS), 1)
+    call("cuLaunchKernelEx", ctypes.byref(config), function, places, None)
 
 
 def pointer_device(pointer: int) -> int:

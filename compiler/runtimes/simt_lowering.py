@@ -382,6 +382,7 @@ class _Translation:
         "gpu.shuffle": _shuffle,
         "gpu.dynamic_shared_memory": _dynamic_memory,
         "gpu.return": _return,
+        "nvvm.griddepcontrol": _replace,
         "memref.assume_alignment": _same_memory,
         "memref.memory_space_cast": _same_memory,
     }

@@ -43,6 +43,7 @@ _TAKEN = {
     *(f"gpu.{name}" for name in ("barrier", "shuffle", "dynamic_shared_memory", "return")),
     *(f"memref.{name}" for name in ("alloca", "assume_alignment", "dim", "get_global", "memory_space_cast")),
     "llvm.fence",  # the host's own
+    "nvvm.griddepcontrol",  # nothing: one kernel runs at a time
 }
 _NOT_TAKEN = {
     "cf.assert",

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, gpu, memref
+from mlir.dialects import arith, gpu, memref, nvvm
 
 from sparseditto.dialects import builders as b
 from sparseditto.dialects.binding import argument_attribute, argument_attributes, defining_op, functions, op_name, walk
 from sparseditto.dialects.errors import NotApplicable, Unsupported
 from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Kind, LoweringPass
-from sparseditto.passes.nest import KEEP, KERNEL, LOOPS, STORES, WAITING, LoopNest, root_buffer
+from sparseditto.passes.nest import KEEP, KERNEL, LOOPS, OVERLAP, STORES, WAITING, LoopNest, root_buffer
 from sparseditto.passes.registry import register
 from sparseditto.passes.rewrite import Values, inline_body
 
@@ -236,8 +236,14 @@ class _Outline:
         for name in ("nvvm.minctasm", "nvvm.maxnreg"):
             if name in attributes:
                 kernel.operation.attributes[name] = attributes[name]
+        overlaps = OVERLAP in self.func.attributes
+        if overlaps:
+            kernel.operation.attributes[OVERLAP] = ir.UnitAttr.get()
         entry = kernel.add_entry_block()
         with ir.InsertionPoint(entry):
+            if overlaps:
+                nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
+                nvvm.griddepcontrol(nvvm.GridDepActionKind.launch_dependents)
             values = self._prologue(list(entry.arguments))
             values[self.block_loop.iv] = gpu.block_id(gpu.Dimension.x)
             values[self.thread_loop.iv] = gpu.thread_id(gpu.Dimension.x)
