@@ -367,7 +367,7 @@ class _SpMM:
         even = self.columns // best.width % best.jam == 0  # else the last tile is stored under a condition
         split = [self._split(best, mode) for mode in self._modes()] if best.segment and even else []
         hubs = list(self._hubs()) if best.segment else []
-        if HUBS_FROM <= self.columns <= HUBS_TO and self.f.entries > self.m.small:
+        if HUBS_FROM <= self.columns <= HUBS_TO and self.f.entries > self.m.scattered:
             yield from hubs
         if self.f.mean_row < SCATTERED and self.columns > 16 and self.f.entries > self.m.scattered:
             yield from split

@@ -14,7 +14,7 @@ import argparse
 import json
 import lzma
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,9 @@ from typing import Any
 from benchmarks.run import read_rows
 from benchmarks.suite import matrix, suite
 from sparseditto.agent.features import Hardware, analyse
-from sparseditto.agent.memory.exchange import read_file
+from sparseditto.agent.memory.exchange import Entry, read_file
+from sparseditto.agent.memory.keys import TaskKey
+from sparseditto.agent.memory.trial import Measurement
 from sparseditto.agent.prior import Prior
 from sparseditto.agent.prior.learn import learn, validate_all
 from sparseditto.agent.prior.training import Data, collect, read_features
@@ -35,15 +37,33 @@ NUMBERS = RESULTS / "prior-h200.json"
 FEATURES = RESULTS / "features.jsonl.xz"
 RECORDS = tuple(f"{name}.tuning.jsonl.xz" for name in ("suite-h200-csr", "suite-h200", "later-h200", "ablation-h200"))
 MOST = 1.08
+ALONE_US = 200.0  # that the launch of one kernel may take, and what is timed around it
 WEIGHTS_AWAY, REGRETS_AWAY = 0.001, 0.01  # what they may differ by where they are computed on another machine
 
 
 def data() -> Data:
     """What the committed results hold, with the day on which they were measured."""
-    entries = [entry for name in RECORDS for entry in read_file(RESULTS / name)]
+    entries = merged(entry for name in RECORDS for entry in read_file(RESULTS / name))
     features = read_features(lzma.decompress(FEATURES.read_bytes()).decode().splitlines(), FEATURES.name)
     machines = [row["time"] for row in read_rows(RESULTS / "suite-h200.jsonl.xz") if row.get("kind") == "machine"]
     return replace(collect(entries, Hardware(), features=features), measured_at=max(machines))
+
+
+def merged(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries, of which those of one case and kernel are one task: early records name a matrix where later ones hash it."""
+    first: dict[tuple[Any, ...], TaskKey] = {}
+    found = []
+    for entry in entries:
+        key = first.setdefault((entry.about["case"], entry.about["op"], entry.key.K, entry.key.operator.dtypes), entry.key)
+        records = [replace(r, measurements=tuple(m for m in r.measurements if not _launched_alone(m))) for r in entry.records]
+        records = [record for record in records if record.measurements]
+        found.append(replace(entry, key=replace(entry.key, structure=key.structure, operator=key.operator), records=records))
+    return found
+
+
+def _launched_alone(measurement: Measurement) -> bool:
+    """Whether a kernel was given up after two launches, each of which took as long as launching does: early runs did that."""
+    return len(measurement.samples_us) == 2 and min(measurement.samples_us) < ALONE_US
 
 
 def make() -> Prior:

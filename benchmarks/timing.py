@@ -22,7 +22,7 @@ import numpy as np
 REPLAY_US = 2000.0
 QUICK_US = 1000.0  # the same, for a candidate that is only compared with others
 LONG_US = 3000.0  # from which a run says as much as a replay
-LAUNCH_US = 20.0  # that a run takes longer when it is launched alone, at most
+LAUNCH_US = 100.0  # that a run takes longer when it is launched alone, at most (20 to 50 beside busy compilers)
 MOST_CALLS = 200
 LEAST_FLUSH = 32 << 20
 
