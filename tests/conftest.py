@@ -19,6 +19,7 @@ from sparseditto.compiler.computation import Computation
 from sparseditto.compiler.kernel import read_kernel
 from sparseditto.dialects.binding import context
 from sparseditto.dialects.encoding import Encoding, Level
+from sparseditto.passes.registry import registry
 
 Array = np.ndarray[Any, Any]
 os.environ["SPARSEDITTO_DB"] = os.devnull  # nothing is known from outside; a test that tunes names its own database
@@ -284,3 +285,12 @@ def every_case(factors: dict[str, tuple[Any, ...]], valid: Callable[[dict[str, A
 def pairs_of(case: dict[str, Any]) -> set[tuple[tuple[str, Any], tuple[str, Any]]]:
     """Every two choices that a case makes together."""
     return set(itertools.combinations(case.items(), 2))
+
+
+@pytest.fixture
+def passes_forgotten() -> Iterator[None]:
+    """Forget after a test what passes it registered."""
+    before = dict(registry())
+    yield
+    registry().clear()
+    registry().update(before)

@@ -25,6 +25,8 @@ from sparseditto.passes.pipeline_text import parse_pipeline
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import find, load_file, registry
 
+pytestmark = pytest.mark.usefixtures("passes_forgotten")
+
 Write = Callable[[str], Path]
 Json = dict[str, Any]
 
@@ -47,15 +49,6 @@ PARTS: Json = {
         *("rows-to-subgroups{lanes=32}", "map-blocks{threads=256}"),
     ],
 }
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    """Forget after each test what it registered."""
-    before = dict(registry())
-    yield
-    registry().clear()
-    registry().update(before)
 
 
 def changed(**changes: Any) -> Json:

@@ -455,7 +455,7 @@ def test_a_strong_model_wins_and_is_remembered(
 
 
 def test_a_composite_pass_that_works_is_kept_and_offered(
-    session: TuningSession, spmv: Path, tmp_path: Path, few_is_forgotten: None
+    session: TuningSession, spmv: Path, tmp_path: Path, passes_forgotten: None
 ) -> None:
     """One that does not is forgotten.  What is kept is a pass in later rounds, in the database, and for the planner."""
     database, path = tmp_path / "t.sqlite3", tmp_path / "t.jsonl"
@@ -490,15 +490,8 @@ def test_a_composite_pass_that_works_is_kept_and_offered(
     assert any(s.composites_in(p) for p in Ranking(s).seeds()), "the planner offers what it stands for"
 
 
-@pytest.fixture
-def few_is_forgotten() -> Iterator[None]:
-    yield
-    if "few-threads" in registry():
-        registry_module.forget(registry()["few-threads"])
-
-
 def test_a_composite_pass_whose_name_is_taken_in_the_database_is_not_kept(
-    session: TuningSession, spmv: Path, tmp_path: Path, few_is_forgotten: None
+    session: TuningSession, spmv: Path, tmp_path: Path, passes_forgotten: None
 ) -> None:
     database = tmp_path / "t.sqlite3"
     other = composite.read({"name": "few-threads", "doc": "Another one.", "steps": ["map-blocks{threads=32}"]})

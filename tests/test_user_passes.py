@@ -19,7 +19,9 @@ from sparseditto.agent.tuner import Budget
 from sparseditto.compiler.tuning import Trial, TuningSession, require_best
 from sparseditto.passes.composite import read
 from sparseditto.passes.plan import Plan
-from sparseditto.passes.registry import load_file, registry
+from sparseditto.passes.registry import load_file
+
+pytestmark = pytest.mark.usefixtures("passes_forgotten")
 
 Write = Callable[[str], Path]
 
@@ -50,14 +52,6 @@ FEW_THREADS = {
     "steps": ["rows-to-threads", "coarsen-rows{rows=$rows}", "unroll{factor=2}"],
 }
 BUDGET = Budget(candidates=18)
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    before = dict(registry())
-    yield
-    registry().clear()
-    registry().update(before)
 
 
 @pytest.fixture(scope="module")
