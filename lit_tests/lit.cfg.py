@@ -3,10 +3,13 @@
 Run it as `.venv/bin/lit -v lit_tests`, or give it one file.  A test that writes files writes them to `%t`, which is its own.
 """
 
+import atexit
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import lit.formats
@@ -46,11 +49,25 @@ def has_cuda() -> bool:
     return False
 
 
+def start_programs() -> str:
+    """Import our programs once for all tests; gives what stands before the name of one to run it (`Inputs/warm.py`)."""
+    script = ROOT / "lit_tests" / "Inputs" / "warm.py"
+    folder = tempfile.TemporaryDirectory(prefix="ditto-lit-")
+    path = Path(folder.name) / "socket"
+    server = subprocess.Popen([sys.executable, script, "serve", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    atexit.register(folder.cleanup)
+    atexit.register(server.communicate)  # closes its input, at which it ends
+    if not server.stdout.readline():
+        lit_config.fatal("our programs cannot be imported, as said above")
+    return f"{sys.executable} -I -S {script} {path}"
+
+
+programs = start_programs()
 tools = {
     "FileCheck": llvm_bin() / "FileCheck",
     "count": llvm_bin() / "count",
-    "ditto-opt": BIN / "ditto-opt",
-    "sparseditto": BIN / "sparseditto",
+    "ditto-opt": f"{programs} ditto-opt",
+    "sparseditto": f"{programs} sparseditto",
 }
 if has_cuda():
     config.available_features.add("cuda")

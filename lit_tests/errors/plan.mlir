@@ -26,7 +26,7 @@
 // OPTION:   sparseditto: bad-plan: set-encoding: no option 'formt'; did you mean 'format'?
 // VALUE:    sparseditto: bad-plan: set-encoding: format=coo is not one of ('csr', 'csc', 'dcsr', 'dcsc', 'bsr')
 // ORDER:    sparseditto: bad-plan: 'set-encoding' is a representation pass and stands after a schedule pass
-// UPSTREAM: sparseditto: bad-plan: 'canonicalize' is upstream's; a plan holds only passes that `sparseditto passes` lists
+// UPSTREAM: sparseditto: bad-plan: 'canonicalize' is upstream's; a plan names it 'mlir-canonicalize'
 // NESTED:   sparseditto: bad-plan: 'func.func(…)' may not stand in a plan
 // ENCODING: sparseditto: bad-plan: the plan gives 'A' no encoding; add set-encoding
 // BLOCKS:   sparseditto: not-applicable: outline-kernels: the nest is not mapped to blocks of threads; add map-blocks

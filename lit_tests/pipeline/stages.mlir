@@ -1,10 +1,11 @@
 // One compilation, printed after each stage.
-// RUN: sparseditto compile %s -o %t --size K=64 --print-ir-after=S0 --print-ir-after=S1 2>&1 | FileCheck %s --check-prefixes=S0,S1
-// RUN: sparseditto compile %s -o %t --size K=64 --print-ir-after=S2 2>&1 | FileCheck %s --check-prefix=S2
-// RUN: sparseditto compile %s -o %t --size K=64 --print-ir-after=S3 2>&1 | FileCheck %s --check-prefix=S3
-// RUN: sparseditto compile %s -o %t --size K=64 --print-ir-after=S4 2>&1 | FileCheck %s --check-prefix=S4
+// DEFINE: %{compile} = sparseditto compile %s -o %t --size K=64 --plan 'set-encoding,accumulate-registers,vectorize{width=4},jam-columns{factor=2},rows-to-subgroups{lanes=8 share=columns},unroll{factor=4},map-blocks{threads=256}'
+// RUN: %{compile} --print-ir-after=S0 --print-ir-after=S1 2>&1 | FileCheck %s --check-prefixes=S0,S1
+// RUN: %{compile} --print-ir-after=S2 2>&1 | FileCheck %s --check-prefix=S2
+// RUN: %{compile} --print-ir-after=S3 2>&1 | FileCheck %s --check-prefix=S3
+// RUN: %{compile} --print-ir-after=S4 2>&1 | FileCheck %s --check-prefix=S4
 // RUN: rm -rf %t.ir
-// RUN: sparseditto compile %s -o %t --size K=64 --dump-ir %t.ir | FileCheck %s --check-prefix=SAYS
+// RUN: %{compile} --dump-ir %t.ir | FileCheck %s --check-prefix=SAYS
 // RUN: FileCheck %s --check-prefix=S5 < %t.ir/S5.ptx
 // RUN: diff %t/kernel.ptx %t.ir/S5.ptx
 // RUN: ls %t.ir | FileCheck %s --check-prefix=FILES
