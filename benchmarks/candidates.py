@@ -25,11 +25,12 @@ from sparseditto.agent.memory.trial import Measurement, Trial, pooled
 from sparseditto.agent.ranking import Ranking
 from sparseditto.agent.space import Space
 from sparseditto.agent.tuner import DUPLICATE, HOPELESS, OK, Answer, Budget, Found, Request, search
-from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
+from sparseditto.compiler.compiling import CompileJob, CompileTask
+from sparseditto.compiler.crew import COMPILER, ONE_THREAD
 from sparseditto.compiler.matrix import Matrix
 from sparseditto.compiler.problem import Problem
 from sparseditto.compiler.task_keys import environment, gpu_of, plugin_files, task_key
-from sparseditto.compiler.tuning import ONE_THREAD, package_identity
+from sparseditto.compiler.tuning import package_identity
 from sparseditto.compiler.workers import Done, Job, Pool, gather
 from sparseditto.dialects.errors import PlanError
 from sparseditto.passes.base import Bottleneck, Form, Pass

@@ -23,11 +23,12 @@ from benchmarks.representations import REPRESENTATIONS, kernel_text
 from benchmarks.run import Results, note, read_rows
 from benchmarks.tables import table
 from sparseditto.agent.tuner import OK
-from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
+from sparseditto.compiler.compiling import CompileJob, CompileTask
+from sparseditto.compiler.crew import COMPILER, MEASURER, ONE_THREAD
 from sparseditto.compiler.kernel import read_kernel
-from sparseditto.compiler.measuring import MEASURER, MeasureJob, MeasureTask
+from sparseditto.compiler.measuring import MeasureJob, MeasureTask
 from sparseditto.compiler.problem import Problem, bind
-from sparseditto.compiler.tuning import ONE_THREAD, package_identity
+from sparseditto.compiler.tuning import package_identity
 from sparseditto.compiler.workers import Done, Job, Pool, Shared, gather
 from sparseditto.dialects.binding import context
 from sparseditto.dialects.errors import InputError

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from sparseditto.compiler.package import KernelPackage
     from sparseditto.compiler.workers import Stage
 
-COMPILER = "sparseditto.compiler.compiling:Compiler"
-
 
 @dataclass(frozen=True)
 class CompileTask:

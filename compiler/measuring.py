@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sparseditto.compiler.matrix import Matrix
     from sparseditto.compiler.workers import Stage
 
-MEASURER = "sparseditto.compiler.measuring:Measurer"
 _PLAIN_US = 100.0  # that a run takes longer when it is launched alone and waited for, at most
 
 

@@ -31,6 +31,7 @@ _APART = (
     "task_keys",
     "workers",
     "compiling",
+    "crew",
     "measuring",
     "checking",
     "devices",

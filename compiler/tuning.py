@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -32,8 +31,9 @@ from sparseditto.agent.memory.trial import WRONG, Measurement, Trial, pooled
 from sparseditto.agent.ranking import Ranking
 from sparseditto.agent.space import Context, Space
 from sparseditto.agent.tuner import DUPLICATE, FREE, OK, Answer, Budget, Request, search
-from sparseditto.compiler.compiling import COMPILER, CompileJob, CompileTask
-from sparseditto.compiler.measuring import MEASURER, Measured, MeasureJob, MeasureTask
+from sparseditto.compiler.compiling import CompileJob, CompileTask
+from sparseditto.compiler.crew import Crew
+from sparseditto.compiler.measuring import Measured, MeasureJob, MeasureTask
 from sparseditto.compiler.problem import Problem, bind
 from sparseditto.compiler.task_keys import environment, gpu_of, matrix_digests, plugin_files, task_key
 from sparseditto.compiler.workers import Done, Job, Pool, Shared, gather
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from sparseditto.compiler.matrix import Matrix
     from sparseditto.compiler.package import KernelPackage
 
-DEVICES = ("cuda", "simt")
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a compiler needs no more
-_MOST_WORKERS = 16
 _UNCACHED = 128 << 20  # bytes that no cache holds
 _NEAR_TASKS = 3  # whose best plans a search begins with
 _BEGIN_LIMIT_S = 60.0  # until a measurement comes to its first stage, which has a limit of its own
@@ -72,7 +69,8 @@ class Progress:
 class TuningResult:
     """The best candidate with its package, every candidate, seconds by part, and the bound that the search knew.
 
-    `seconds` are those of the parts, `total`, and `first`: until the first candidate was measured and right, where one was.
+    `seconds` are those of the parts, `total`, and `first`: until the first candidate was measured and right, where one was;
+    they count from `began`, which is in seconds since 1970.
     `stopped` says why it ended, in the words of `agent.tuner.Found`; `notes` what the database had to say.
     """
 
@@ -81,6 +79,7 @@ class TuningResult:
     package: KernelPackage | None
     seconds: dict[str, float]
     bound_us: float | None
+    began: float
     stopped: str = ""
     features: Features | None = None
     notes: tuple[str, ...] = ()
@@ -94,6 +93,7 @@ class TuningResult:
             "best": self.best.to_json() if self.best else None,
             "stopped": self.stopped,
             "bound_us": self.bound_us,
+            "began": self.began,
             "seconds": self.seconds,
             "features": self.features.to_json() if self.features else None,
             "notes": list(self.notes),
@@ -133,8 +133,8 @@ def tune(
 class TuningSession:
     """Worker processes that live over many tasks; use it in a `with` statement.
 
-    `workers` processes compile (default: one a processor, 16 at most).  A compilation may take `compile_limit_s`, one run
-    of a kernel `run_limit_s`.  Raises `InputError` for a device that there is not.
+    They are those of `crew`, or of a new one (`device`, `workers` and `ordinal` as there).  A compilation may take
+    `compile_limit_s`, one run of a kernel `run_limit_s`.  Raises `InputError` for a device that there is not.
     """
 
     def __init__(
@@ -145,20 +145,15 @@ class TuningSession:
         ordinal: int = 0,
         compile_limit_s: float = 20.0,
         run_limit_s: float = 10.0,
+        crew: Crew | None = None,
     ) -> None:
-        if device not in DEVICES:
-            raise InputError(f"no device is named '{device}'; there are {' and '.join(DEVICES)}")
-        if workers is not None and workers < 1:
-            raise InputError(f"workers={workers}: at least one is needed")
-        self.device, self.ordinal = device, ordinal
-        self.workers = workers or min(_MOST_WORKERS, len(os.sched_getaffinity(0)))
+        self.crew = crew or Crew(device, workers, ordinal)
         self.compile_limit_s, self.run_limit_s = compile_limit_s, run_limit_s
-        self._pools: tuple[Pool, Pool] | None = None
         self._matrix: tuple[str, Shared] | None = None
         self._bandwidth: float | None = None
 
     def __enter__(self) -> TuningSession:
-        self._open()
+        self.crew.pools()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -166,22 +161,10 @@ class TuningSession:
 
     def close(self) -> None:
         """End all workers.  The session may be used again; new ones are then started."""
-        if self._pools is not None:
-            for pool in self._pools:
-                pool.close()
-            self._pools = None
+        self.crew.close()
         if self._matrix is not None:
             self._matrix[1].close()
             self._matrix = None
-
-    def _open(self) -> tuple[Pool, Pool]:
-        """The pools that compile and measure, started."""
-        if self._pools is None:
-            compilers = Pool(COMPILER, self.workers, environment=ONE_THREAD)
-            self._pools = compilers, Pool(MEASURER, 1, {"device": self.device, "ordinal": self.ordinal})
-            self._pools[1].start()
-            compilers.start()
-        return self._pools
 
     def tune(
         self,
@@ -226,7 +209,7 @@ class TuningSession:
 
     def _begin(self, task: _Task) -> None:
         """Hand the task to the workers."""
-        _, device = self._open()
+        _, device = self.crew.pools()
         if self._matrix is None or self._matrix[0] != task.matrix_digest:
             if self._matrix is not None:
                 self._matrix[1].close()
@@ -237,7 +220,7 @@ class TuningSession:
 
     def _versions(self) -> dict[str, Any]:
         """GPU and driver; waits until the measuring worker is up."""
-        _, device = self._open()
+        _, device = self.crew.pools()
         device.start()
         while device.hello is None:
             for _ in gather([device]):
@@ -246,13 +229,13 @@ class TuningSession:
 
     def _copy_bandwidth(self) -> float | None:
         """Bytes a second, measured once a session; None under emulation."""
-        if self.device == "cuda" and self._bandwidth is None:
+        if self.crew.device == "cuda" and self._bandwidth is None:
             self._bandwidth = self._one(1, Job("bandwidth", "bandwidth", None, 60.0)).value
         return self._bandwidth
 
     def _one(self, pool: int, job: Job) -> Done:
         """Do one job and wait for it."""
-        chosen = self._open()[pool]
+        chosen = self.crew.pools()[pool]
         chosen.submit(job)
         while True:
             for _, done in gather([chosen]):
@@ -358,6 +341,7 @@ class _Run:
     ) -> None:
         self.session, self.task, self.budget, self.database, self.progress = session, task, budget, database, progress
         self.start, self.bound_us = start, bound_us
+        self.began = time.time() - (time.monotonic() - start)
         self.seconds = {"read": time.monotonic() - start}
         self.notes = list(notes)
         self.measurements: dict[str, list[Measurement]] = {}
@@ -389,7 +373,7 @@ class _Run:
                 self._left(),
                 goal_us,
                 seen=seen,
-                batch=max(4, self.session.workers),
+                batch=max(4, self.session.crew.workers),
                 seed_share=0.5 if plans is None else 1.0,
             )
         stopped = found.stopped
@@ -411,6 +395,7 @@ class _Run:
             package=self._package(best) if best else None,
             seconds=self.seconds,
             bound_us=self.bound_us,
+            began=self.began,
             stopped=stopped,
             features=self.task.context.features,
             notes=tuple(self.notes),
@@ -496,7 +481,7 @@ class _Run:
 
     def evaluate_until(self, requests: Sequence[Request], left_s: Callable[[], float]) -> Iterator[Answer]:
         """Compile what is not compiled, in parallel, and measure one after the other, while seconds are left."""
-        pools = compilers, device = self.session._open()
+        pools = compilers, device = self.session.crew.pools()
         open_ = {request.plan.digest(): request for request in requests}
         try:
             for digest, request in open_.items():
@@ -616,7 +601,7 @@ class _Run:
         return None
 
     def _compile_again(self, digest: str) -> None:
-        if self.session._pools is None:
+        if not self.session.crew.started:
             self.session._begin(self.task)
         done = self.session._one(0, self._compilation(("again", digest), self.trials[digest].plan))
         if done.outcome == OK:

@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -162,6 +163,7 @@ class Pool:
     """Up to `count` worker processes with the same handler, started when there are jobs for them.
 
     `handler` is `module:Class`; the class is called with `options`, and its `hello()` is the pool's `hello`.
+    While its module is imported, the function `beside`, a name as that one, runs with `options` in a thread.
     """
 
     def __init__(
@@ -170,8 +172,9 @@ class Pool:
         count: int,
         options: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
+        beside: str = "",
     ) -> None:
-        self.handler, self.count, self.options = handler, count, dict(options or {})
+        self.handler, self.count, self.options, self.beside = handler, count, dict(options or {}), beside
         self.environment = {**os.environ, **(environment or {})}
         self.hello: Any = None
         self.replaced = 0
@@ -316,7 +319,7 @@ class Pool:
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
         code = f"import sys; sys.path[:] = {sys.path!r}; from sparseditto.compiler.workers import serve; serve()"
-        command = [sys.executable, "-c", code, str(theirs.fileno()), self.handler, json.dumps(self.options)]
+        command = [sys.executable, "-c", code, str(theirs.fileno()), self.handler, json.dumps(self.options), self.beside]
         environment = {**self.environment, "TMPDIR": self._folder.name}
         with theirs:
             process = subprocess.Popen(
@@ -346,12 +349,13 @@ def gather(pools: Iterable[Pool], timeout_s: float = math.inf) -> Iterator[tuple
 
 
 def serve() -> None:
-    """The main program of a worker: `serve()` with a socket, a handler and its options as arguments."""
+    """The main program of a worker: a socket, a handler, its options, and what runs beside its import are the arguments."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    connection = Connection(int(sys.argv[1]))
-    module, _, name = sys.argv[2].partition(":")
+    connection, options = Connection(int(sys.argv[1])), json.loads(sys.argv[3])
+    if beside := sys.argv[4]:
+        threading.Thread(target=_named(beside), args=(options,), daemon=True).start()
     try:
-        handler = getattr(importlib.import_module(module), name)(json.loads(sys.argv[3]))
+        handler = _named(sys.argv[2])(options)
         hello = handler.hello()
     except DittoError as e:
         connection.send(("failed", e.code, e.message))
@@ -365,6 +369,12 @@ def serve() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # a broken CUDA context must not be torn down politely
+
+
+def _named(text: str) -> Any:
+    """What `module:name` names."""
+    module, _, name = text.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def _serve(connection: Connection, handler: Any) -> None:

@@ -99,8 +99,8 @@ def test_a_calamity_costs_its_candidate(device: str, plugin: Path, kernel_file: 
     database = tmp_path / "t.sqlite3"
     with TuningSession(device=device, workers=2) as session:
         result = session.tune(kernel_file(matvec()), matrix(), budget=Budget(20), plans=list(plans.values()), database=database)
-        assert session._pools is not None
-        compilers, measurer = session._pools
+        assert session.crew._pools is not None
+        compilers, measurer = session.crew._pools
         assert compilers.replaced == 2, "each that went down is another process now"
         assert measurer.replaced == (device == "cuda"), "no context survives an illegal address"
     trials = {how: next(t for t in result.trials if t.plan == plan) for how, plan in plans.items()}

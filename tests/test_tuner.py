@@ -34,6 +34,7 @@ from sparseditto.agent.tuner import Answer, Budget, Found, Request, search
 from sparseditto.compiler import checking, measuring, task_keys, tuning
 from sparseditto.compiler.checking import Checker, sample_lines
 from sparseditto.compiler.cli import main as cli
+from sparseditto.compiler.crew import Crew
 from sparseditto.compiler.matrix_io import from_scipy
 from sparseditto.compiler.task_keys import matrix_digests
 from sparseditto.compiler.tuning import Progress, Trial, TuningSession, require_best, tune
@@ -577,6 +578,44 @@ def _alive(pid: int) -> bool:
         return False
 
 
+def test_what_runs_beside_the_import_of_a_handler_may_fail(handler: str, tmp_path: Path) -> None:
+    (tmp_path / "ditto_test_beside.py").write_text(
+        "from pathlib import Path\n"
+        "def leave(options):\n"
+        "    Path(options['path']).write_text('was here')\n"
+        "    raise OSError('nothing to see')\n"
+    )
+    path = tmp_path / "left"
+    with Pool(handler, 1, {"path": str(path)}, beside="ditto_test_beside:leave") as pool:
+        pool.submit(Job("a", "work", "a", 20.0))
+        assert finish(pool, 1)["a"].outcome == "ok"
+        limit = time.monotonic() + 10
+        while time.monotonic() < limit and not path.exists():
+            time.sleep(0.02)
+    assert path.read_text() == "was here"
+
+
+@pytest.mark.parametrize("words", [["--bind", "A=nothing.npz"], ["--bind", "A=x.mtx", "--load", "nothing.py"]])
+def test_a_file_that_cannot_be_read_ends_the_workers(
+    words: list[str], spmv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They start before the files are read."""
+    crews: list[tuple[Pool, Pool]] = []
+    pools = Crew.pools
+
+    def noted(crew: Crew) -> tuple[Pool, Pool]:
+        crews.append(pools(crew))
+        return crews[-1]
+
+    monkeypatch.setattr(Crew, "pools", noted)
+    monkeypatch.chdir(tmp_path)
+    args = cli.parser().parse_args(["tune", str(spmv), *words, "--device", "simt", "--no-db"])
+    with pytest.raises(InputError, match="nothing"):
+        args.func(args)
+    assert crews
+    assert not any(pool.connections() for pool in crews[0])
+
+
 def test_workers_that_cannot_start_say_so(handler: str) -> None:
     for options, error, message in (
         ({"refuse": True}, DeviceError, "there is no such device"),
@@ -757,9 +796,9 @@ def test_faults_are_recorded_and_the_session_survives(device: str, plugin: Path,
     database = tmp_path / "t.sqlite3"
     with TuningSession(device=device, workers=2, compile_limit_s=2.5, run_limit_s=1.5) as session:
         result = session.tune(spmv, small_matrix(), budget=Budget(20), plans=plans, database=database)
-        assert session._pools is not None
-        assert session._pools[0].replaced == 2
-        assert session._pools[1].replaced == (2 if device == "cuda" else 1)
+        assert session.crew._pools is not None
+        assert session.crew._pools[0].replaced == 2
+        assert session.crew._pools[1].replaced == (2 if device == "cuda" else 1)
         after = session.tune(spmv, small_matrix(1), budget=Budget(1), plans=[Plan.parse(LANES)])
     trials = {how: next(t for t in result.trials if t.plan == plan) for how, plan in zip(hows, plans, strict=True)}
     assert {how: t.outcome for how, t in trials.items()} == {

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from sparseditto.agent.architecture.quantity import Alternate, Quantity
 from sparseditto.agent.architecture.vocabulary import EDGES, MEMORIES, NODES, Relation, ends
 from sparseditto.dialects.errors import InputError, Unsupported
 from sparseditto.dialects.target import CHIPS, Target
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 SCHEMA = 1
 _TAGS = {"sort", "text", "relation"}  # attributes of the graph that are no quantities
@@ -38,6 +39,8 @@ class Architecture:
         Without asynchronous copies the edge from L2 to shared memory is left out.  A path between memories for which
         nothing is given has an unknown rate.  Raises `InputError` on a place that the graph does not have.
         """
+        import networkx as nx  # a tenth of a second, for which a compiler that is told its plan does not wait
+
         copies = values.get("sm.async_copy")
         graph = nx.DiGraph(name=name)
         for node, (sort, text) in NODES.items():
@@ -157,6 +160,8 @@ class Architecture:
         """The graph as GraphML.  A quantity `rate` becomes `rate` (left out where it is not known), `rate.unit`, `rate.kind`,
         `rate.source`, `rate.note` and `rate.alternates` (as JSON); lists become text with commas.
         """
+        import networkx as nx
+
         plain = nx.DiGraph(name=self.name)
         for node, attributes in self.graph.nodes.data():
             plain.add_node(node, **_flat(attributes))

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-import networkx as nx
-
 from sparseditto.agent.architecture.architecture import Architecture
 from sparseditto.agent.architecture.quantity import Quantity
 from sparseditto.agent.architecture.vocabulary import MEMORIES, Relation
@@ -78,6 +76,8 @@ def path(architecture: Architecture, source: str, target: str) -> Path:
     for node in (source, target):
         if node not in MEMORIES:
             raise InputError(f"'{node}' is no memory{did_you_mean(node, MEMORIES)} (there are {', '.join(sorted(MEMORIES))})")
+    import networkx as nx
+
     graph = architecture.graph
 
     def weight(a: str, b: str, attributes: Mapping[str, object]) -> float | None:

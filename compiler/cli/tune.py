@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,9 @@ from sparseditto.dialects.errors import InputError
 
 if TYPE_CHECKING:
     from sparseditto.agent.llm import Abilities, Limits, Model
+    from sparseditto.agent.tuner import Budget
     from sparseditto.compiler.asking import Asked
+    from sparseditto.compiler.crew import Crew
     from sparseditto.compiler.tuning import Progress, Trial, TuningResult, TuningSession
 
 PROGRAM = "sparseditto"
@@ -91,22 +93,38 @@ def _add_llm_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
-    from sparseditto.agent.memory.composites import know_those_of
     from sparseditto.agent.tuner import Budget
-    from sparseditto.compiler.api import read_plan
-    from sparseditto.compiler.problem import parse_bindings, parse_sizes
-    from sparseditto.compiler.tuning import TuningSession, require_best
-    from sparseditto.passes.registry import load_file
+    from sparseditto.compiler.crew import Crew
 
     _check_llm_options(args)
-    budget, database = Budget.parse(args.budget), database_of(args)
+    budget = Budget.parse(args.budget)
+    with closing(Crew(args.device or _device(), args.workers)) as crew:
+        crew.pools()  # they start while this process imports what it needs itself
+        result, asked = _tuned(args, budget, crew)
+    if result.interrupted and result.best is None:
+        raise KeyboardInterrupt
+    from sparseditto.compiler.tuning import require_best
+
+    print_notes(result.notes)
+    require_best(result)
+    _report(args, result, asked)
+    return INTERRUPTED if result.interrupted else OK
+
+
+def _tuned(args: argparse.Namespace, budget: Budget, crew: Crew) -> tuple[TuningResult, Asked | None]:
+    from sparseditto.agent.memory.composites import know_those_of
+    from sparseditto.compiler.api import read_plan
+    from sparseditto.compiler.problem import parse_bindings, parse_sizes
+    from sparseditto.compiler.tuning import TuningSession
+    from sparseditto.passes.registry import load_file
+
+    database = database_of(args)
     for path in args.load:
         load_file(path)
     _keep_composites(args.load, database)
     know_those_of(database)  # those that it leaves out, `tune` tells
     display = _Display()
     task = (args.kernel, parse_bindings(args.bind), parse_sizes(args.size))
-    asked: Asked | None = None
     tuning: dict[str, Any] = {
         "budget": budget,
         "chip": args.target,
@@ -116,21 +134,14 @@ def command(args: argparse.Namespace) -> int:
         "database": database,
         "seed": args.seed,
     }
-    with TuningSession(device=args.device or _device(), workers=args.workers) as session:
+    with TuningSession(crew=crew) as session:
         try:
             if args.agent == LLM:
                 asked = _ask(args, session, task, tuning, display)
-                result = asked.result
-            else:
-                result = session.tune(*task, **tuning)
+                return asked.result, asked
+            return session.tune(*task, **tuning), None
         finally:
             display.end()
-    if result.interrupted and result.best is None:
-        raise KeyboardInterrupt
-    print_notes(result.notes)
-    require_best(result)
-    _report(args, result, asked)
-    return INTERRUPTED if result.interrupted else OK
 
 
 def _keep_composites(paths: Sequence[Path], database: Path | None) -> None:
