@@ -5,7 +5,8 @@
 For every matrix of the suite (its features are in benchmarks/results), SpMV and SpMM with K = 8, 32, 128 and 256, float32 and
 float64: milliseconds for the first plan, on which `compile` waits; for the 48 plans that `tune` measures first; and for the
 walks from the first plan over the graph of passes and GPU, which `explain` shows, the graph made anew each time.  Of each the
-best of some rounds by `timeit`, in a process that has planned before.  With `--check` it exits 1 if one takes more than 50 ms.
+best of some rounds by `timeit`, in a process that has planned before; a round takes all tasks in turn, so that what else the
+machine does for a while spoils one round of a task at most.  With `--check` it exits 1 if one takes more than 50 ms.
 """
 
 from __future__ import annotations
@@ -52,10 +53,15 @@ def _walks(ranking: Ranking) -> None:
 PARTS: dict[str, Callable[[Ranking], None]] = {"first": _first, "seeds": _seeds, "walks": _walks}
 
 
-def measure(context: Context, rounds: int) -> dict[str, float]:
+def measure(context: Context) -> dict[str, float]:
     """Milliseconds of each part, from a task and features on."""
-    samples = {name: Timer(lambda part=part: part(Ranking(Space(context)))).repeat(rounds, 1) for name, part in PARTS.items()}
-    return {name: round(1e3 * min(seconds), 3) for name, seconds in samples.items()}
+    return {name: 1e3 * Timer(lambda part=part: part(Ranking(Space(context)))).timeit(1) for name, part in PARTS.items()}
+
+
+def best(contexts: Sequence[Context], rounds: int) -> list[dict[str, float]]:
+    """`measure` of each context, the best of some rounds."""
+    samples = [[measure(context) for context in contexts] for _ in range(rounds)]
+    return [{name: round(min(sample[name] for sample in of_one), 3) for name in PARTS} for of_one in zip(*samples, strict=True)]
 
 
 def contexts(features: dict[str, Features], gpu: str) -> list[tuple[dict[str, Any], Context]]:
@@ -90,8 +96,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help=f"exit 1 where one takes more than {MOST_MS:.0f} ms")
     args = parser.parse_args(words)
     planned = contexts(read_features(FEATURES), args.gpu)
-    measure(planned[0][1], 1)  # reads the prior and imports the passes
-    rows = [about | measure(context, args.rounds) for about, context in planned]
+    measure(planned[0][1])  # reads the prior and imports the passes
+    found = best([context for _, context in planned], args.rounds)
+    rows = [about | times for (about, _), times in zip(planned, found, strict=True)]
     if args.out is not None:
         lines = [machine_row("host") | {"planned_for": args.gpu, "rounds": args.rounds}, *rows]
         args.out.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -55,5 +55,5 @@ def test_what_is_timed_is_done_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[Ranking] = []
     suggested = Ranking.__dict__["suggested"]
     monkeypatch.setattr(suggested, "func", lambda self, made=suggested.func: (planned.append(self), made(self))[1])
-    plan_time.measure(context, 2)
+    plan_time.best([context], 2)
     assert len(planned) == 2 * len(PARTS)
