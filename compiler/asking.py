@@ -32,6 +32,7 @@ from sparseditto.agent.llm import (
 )
 from sparseditto.agent.llm.client import CLIENT, QUIET, masked, require
 from sparseditto.agent.llm.masking import Mask
+from sparseditto.agent.llm.outcome import MODEL
 from sparseditto.agent.llm.prompts import File
 from sparseditto.agent.tuner import OK
 from sparseditto.compiler.matrix_io import Source
@@ -134,7 +135,11 @@ def ask(
     """
     policy = Policy(model, limits, transcript, named_files(kernel_path, bindings), tell)
     result = session.tune(kernel_path, bindings, sizes, further=policy, **tuning)
-    return Asked(result, policy.outcome, policy.verdict(result.best, result.trials))
+    verdict = policy.verdict(result.best, result.trials)
+    if verdict.who == MODEL and result.package is not None:
+        package = replace(result.package, provenance={**result.package.provenance, "model": model.name})
+        result = replace(result, package=package)
+    return Asked(result, policy.outcome, verdict)
 
 
 def named_files(kernel_path: str | Path, bindings: Mapping[str, Any]) -> list[File]:

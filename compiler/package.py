@@ -59,7 +59,7 @@ class KernelPackage:
     """See the module.  `chip` is the PTX target (sm_90); `sizes` are those that were fixed when it was compiled.
 
     `provenance` says where the plan comes from: its `plan` is "given", "planner", "tuning" or "database"; for the last two the
-    time that was measured stands beside it, and on which GPU.
+    time that was measured stands beside it, and on which GPU; `model` is the language model that found it, where one did.
     """
 
     computation: Computation

@@ -172,6 +172,28 @@ def garbage(handler: Handler) -> None:
     handler.wfile.write(b"data: {]\n\n<html>\x00\xff" * 20)
 
 
+def redirect(handler: Handler) -> None:
+    """To itself, for ever."""
+    handler.begin(307, Location=f"{handler.server.url}/chat/completions")
+
+
+def hang_up(handler: Handler) -> None:
+    """The connection is closed, without a word."""
+
+
+def page(handler: Handler) -> None:
+    """What something that is no model server answers."""
+    handler.begin(200, "text/html")
+    handler.wfile.write(b"<html><body>It works!</body></html>")
+
+
+def one_line(handler: Handler) -> None:
+    """An event that does not end, 256 KiB at a time."""
+    handler.begin()
+    handler.wfile.write(b"data: ")
+    _until_gone(handler, lambda: handler.wfile.write(b"x" * (1 << 18)) and time.sleep(0.01))
+
+
 def _until_gone(handler: Handler, step: Callable[[], Any]) -> None:
     end = time.monotonic() + _LONGEST_S
     with suppress(*_GONE):

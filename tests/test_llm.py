@@ -512,6 +512,8 @@ def test_a_weak_model_loses(session: TuningSession, spmv: Path, tmp_path: Path) 
     asked = ask(session, model, spmv, {"A": matrix()}, limits=Limits(rounds=1), budget=Budget(3))
     assert asked.verdict.who == "planner"
     assert "the model's best plan took" in asked.verdict.why
+    assert asked.result.package is not None
+    assert "model" not in asked.result.package.provenance
     assert asked.result.best is not None
     assert asked.result.best.us == min(t.us for t in asked.result.trials if t.us is not None)
 
@@ -559,7 +561,7 @@ def test_a_replay_of_a_session_is_the_session(session: TuningSession, spmv: Path
     one, other = line(first), line(second)
     assert (one.rounds, one.calls, one.proposed, one.refused, one.worked) == (3, 6, 5, 2, 3)
     assert (other.us, other.who) == (one.us, one.who) == (begun.result.best and begun.result.best.us, "model")
-    assert [row.split()[0] for row in table([one, other]).splitlines()] == ["session", "first.jsonl", "second.jsonl"]
+    assert [row.split()[0] for row in table([one, other]).splitlines()[:3]] == ["session", "first.jsonl", "second.jsonl"]
 
 
 def test_prompts_hold_what_was_measured_and_what_there_is(session: TuningSession, spmv: Path, tmp_path: Path) -> None:
@@ -642,13 +644,16 @@ def test_tune_with_a_replay_and_report(folder: Path, capsys: pytest.CaptureFixtu
     assert "found by: the model; 1.03 us" in said.out
     assert "model: replay, 1 rounds, 2 calls, 0 tokens" in said.out
     assert "sparseditto: round 1 of 1: " in said.err
-    assert (folder / "spmv.ditto").is_dir()
+    assert json.loads((folder / "spmv.ditto" / "package.json").read_text())["provenance"]["model"] == "replay"
     assert sparseditto("llm", "report", "t.jsonl", "t.jsonl") == 0
     rows = capsys.readouterr().out.splitlines()
     assert rows[0].split()[:2] == ["session", "model"]
-    assert len(rows) == 3
+    assert len(rows) == 1 + 2 + 1 + 2
+    assert rows[-1].startswith("t.jsonl: found by model: 1.03 us, ")
     assert sparseditto("llm", "report", "t.jsonl", "--json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["who"] == "model"
+    told = json.loads(capsys.readouterr().out)[0]
+    assert told["who"] == "model"
+    assert "times as fast as the offline planner's" in told["why"]
 
 
 @pytest.mark.parametrize(

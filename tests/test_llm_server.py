@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -168,6 +169,9 @@ MISBEHAVIOURS: dict[str, tuple[list[Behaviour], str]] = {
     "an empty answer": ([say(ANALYSIS), say("")], "holds no JSON object"),
     "no events": ([openai_server.garbage], "no answer"),
     "an endless answer": ([openai_server.babble], "the answer did not end"),
+    "redirects": ([openai_server.redirect], "no answer: .*TooManyRedirects"),
+    "a closed connection": ([openai_server.hang_up], "no answer"),
+    "no model server": ([openai_server.page], "holds no JSON object"),
     "server errors": ([refuse(500, "out of order")], "no answer: .*out of order"),
     "a wrong key": ([openai_server.refuse_and_repeat_the_key], "AuthenticationError"),
     "no such model": ([refuse(404, "no such model")], "NotFoundError"),
@@ -384,7 +388,9 @@ def test_what_litellm_knows_of_a_model() -> None:
 # --- Last, as the process is replaced -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("behaviour", [openai_server.hang, openai_server.ping], ids=["silence", "pings"])
+@pytest.mark.parametrize(
+    "behaviour", [openai_server.hang, openai_server.ping, openai_server.one_line], ids=["silence", "pings", "one line"]
+)
 def test_a_server_that_never_answers_is_cut_off(bed: Bed, behaviour: Behaviour) -> None:
     """Also one that sends bytes for ever, of which none is an answer: no time-out of a read would end that."""
     asked = bed.ask(behaviour, seconds=1.5)
@@ -392,3 +398,13 @@ def test_a_server_that_never_answers_is_cut_off(bed: Bed, behaviour: Behaviour) 
     assert asked.outcome is not None
     assert asked.outcome.seconds < 1.5 + LATE_S
     assert "no answer" in bed.told
+
+
+def test_a_server_that_is_not_there(bed: Bed) -> None:
+    """Told with what is at the root of it."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with Served("openai/test-model", f"http://127.0.0.1:{unused.getsockname()[1]}/v1") as model:
+            asked = replace(bed, model=model).ask(openai_server.hang)
+    assert asked.verdict.who == "planner"
+    assert re.search(r"no answer: .*Connection error\.; ConnectionRefusedError: ", bed.told), bed.told

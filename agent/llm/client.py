@@ -146,7 +146,7 @@ class Client:
         status = getattr(error, "status_code", None)
         headers = getattr(getattr(error, "response", None), "headers", None) or {}
         after = re.fullmatch(r"\d{1,5}(?:\.\d+)?", str(headers.get("retry-after", "")))
-        why = self._mask.text(f"{type(error).__name__}: {' '.join(str(error).split())}")[:_WHY]
+        why = "; ".join(self._mask.text(line)[:_WHY] for line in _lines(error))
         spent = 0 if status in _UNBILLED else asked
         wait = float(after[0]) if after else None
         return Failure(why, lasting=status in _REFUSED, retry_after_s=wait, tokens=spent, cost=self._price(spent, 0))
@@ -173,6 +173,15 @@ class Client:
             return float(sum(self._litellm.cost_per_token(model=self._model, prompt_tokens=asked, completion_tokens=said)))
         except Exception:  # whatever it raises for a model that it does not know
             return None
+
+
+def _lines(error: BaseException) -> Iterable[str]:
+    """What an error says, and where that is something else, the one at its root: "Connection error." has many."""
+    root = error
+    while (before := root.__cause__ or root.__context__) is not None:
+        root = before
+    for one in (error,) if str(root) in str(error) else (error, root):
+        yield f"{type(one).__name__}: {' '.join(str(one).split())}"
 
 
 def _texts(chunk: Any) -> Iterable[str]:

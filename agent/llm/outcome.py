@@ -10,6 +10,8 @@ from sparseditto.agent.memory.trial import Trial
 from sparseditto.agent.tuner import half_us
 from sparseditto.passes.plan import Plan
 
+MODEL, OFFLINE = "model", "planner"  # who a plan is found by
+
 
 @dataclass(frozen=True)
 class Proposed:
@@ -69,14 +71,14 @@ def verdict(outcome: Outcome | None, best: Trial | None, trials: Sequence[Trial]
     if best is None or best.us is None:
         return Verdict("", "no plan worked")
     if outcome is None:
-        return Verdict("planner", "the model was not asked")
+        return Verdict(OFFLINE, "the model was not asked")
     times = {p.plan.digest(): p.us for p in outcome.proposals if p.plan is not None and p.us is not None}
     if best.plan.digest() in times:
-        return Verdict("model", _lead(best, next((t for t in trials if t.plan.digest() == outcome.planner), None)))
+        return Verdict(MODEL, _lead(best, next((t for t in trials if t.plan.digest() == outcome.planner), None)))
     if times:
-        return Verdict("planner", f"{best.us:.2f} us; the model's best plan took {min(times.values()):.2f} us")
+        return Verdict(OFFLINE, f"{best.us:.2f} us; the model's best plan took {min(times.values()):.2f} us")
     ended = f" ({outcome.why})" if outcome.why else ""
-    return Verdict("planner", f"{best.us:.2f} us; the model gave no plan that works{ended}")
+    return Verdict(OFFLINE, f"{best.us:.2f} us; the model gave no plan that works{ended}")
 
 
 def _lead(best: Trial, planner: Trial | None) -> str:

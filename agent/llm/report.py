@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sparseditto.agent.llm.fencing import clean
 from sparseditto.agent.llm.transcript import read
 from sparseditto.dialects.errors import InputError
 
@@ -16,7 +17,7 @@ class Line:
     """One session.  `cost` is in US dollars, `us` the time of the plan that was kept, `planner_us` the offline planner's.
 
     `proposed` counts answers with a plan or without, `refused` those that held no legal plan, `worked` the plans that were
-    measured and right.
+    measured and right; `who` found the plan that was kept, and `why` it was.
     """
 
     file: str
@@ -32,6 +33,7 @@ class Line:
     planner_us: float | None
     us: float | None
     who: str
+    why: str
     stopped: str
 
     def to_json(self) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def line(path: Path) -> Line:
     try:
         return Line(
             file=path.name,
-            model=str(end["model"]),
+            model=_said(end["model"]),
             rounds=int(end["rounds"]),
             calls=int(end["calls"]),
             tokens=int(end["tokens"]),
@@ -59,11 +61,16 @@ def line(path: Path) -> Line:
             worked=sum(p["us"] is not None for p in proposals),
             planner_us=_time(end["planner_us"]),
             us=_time(end["us"]),
-            who=str(end["who"]),
-            stopped=str(end["stopped"]),
+            who=_said(end["who"]),
+            why=_said(end["verdict"]),
+            stopped=_said(end["stopped"]),
         )
     except (KeyError, TypeError, ValueError) as e:
         raise InputError(f"its last event is not what a transcript holds there: {e!r}", where=str(path)) from e
+
+
+def _said(value: Any) -> str:
+    return clean(str(value), 1000)
 
 
 def _time(value: Any) -> float | None:
@@ -71,7 +78,7 @@ def _time(value: Any) -> float | None:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """The sessions, a line each, under a heading."""
+    """The sessions, a line each, under a heading; then why the plan of each was kept."""
     heads = (
         "session",
         "model",
@@ -93,7 +100,8 @@ def table(lines: Sequence[Line]) -> str:
         for one in lines
     ]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    return "\n".join("  ".join(f"{word:{w}}" for word, w in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows))
+    body = ["  ".join(f"{word:{w}}" for word, w in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)]
+    return "\n".join([*body, "", *(f"{one.file}: found by {one.who or 'nobody'}: {one.why}" for one in lines)])
 
 
 def _shown(us: float | None) -> str:
