@@ -23,7 +23,7 @@ from sparseditto.dialects.errors import DittoError, did_you_mean
 
 FAULTS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 DATABASE_VARIABLE = "SPARSEDITTO_DB"
-OK, CHECK_FAILED, BAD_INPUT, INTERNAL_FAULT, INTERRUPTED = 0, 1, 2, 3, 130
+OK, CHECK_FAILED, BAD_INPUT, INTERNAL_FAULT, INTERRUPTED, CUT_SHORT = 0, 1, 2, 3, 128 + signal.SIGINT, 128 + signal.SIGPIPE
 
 
 def note(program: str, message: str) -> None:
@@ -179,8 +179,10 @@ def _flush(code: int) -> int:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
+    except BrokenPipeError:
+        return code or CUT_SHORT
     except OSError:
-        return code or BAD_INPUT  # nobody reads it any more, or there is no room for it
+        return code or BAD_INPUT  # there is no room for it
     return code
 
 
@@ -241,7 +243,7 @@ def run_and_report(program: str, work: Callable[[], int]) -> int:
         print(f"{program}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        return 128 + signal.SIGPIPE  # the work was cut short
+        return CUT_SHORT
     except OSError as e:
         if e.errno != errno.ENOSPC:
             return _internal_fault(program, e)
