@@ -426,8 +426,9 @@ class _Run:
         return self.bound_us if moved > _UNCACHED else None
 
     def _ranking(self, digests: Sequence[str]) -> list[str]:
-        """Those that were measured, the fastest first."""
-        return sorted((d for d in digests if d in self.trials and self.trials[d].ok), key=lambda d: self.trials[d].us or 0.0)
+        """Those that were measured, the fastest first; of equal ones the first that was, as in the database."""
+        wanted = set(digests)
+        return sorted((d for d, t in self.trials.items() if d in wanted and t.ok), key=lambda d: self.trials[d].us or 0.0)
 
     def _part(self, name: str) -> _Part:
         return _Part(self.seconds, name)
