@@ -177,8 +177,9 @@ class _Data:
         keys: dict[str, Hashable] = {}
         for name, array in inputs.arrays.items():
             packed = name.startswith(f"{sparse.name}.")
-            keys[name] = ("packed", self.task.matrix, encoding, name) if packed else ("dense", name, array.shape)
-        keys |= {b.name: ("packed", self.task.matrix, encoding, b.name, b.recipe) for b in package.buffers if b.recipe}
+            where = ("packed", self.task.matrix, encoding) if packed else ("dense", array.shape)
+            keys[name] = (*where, name, array.dtype.str)
+        keys |= {b.name: ("packed", self.task.matrix, encoding, b.name, b.dtype, b.recipe) for b in package.buffers if b.recipe}
         sizes = inputs.sizes | {f"{name}.dim0": len(array) for name, array in made.items()}
         return Laid(inputs, inputs.arrays | made, sizes, keys)
 

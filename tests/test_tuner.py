@@ -1197,6 +1197,17 @@ def test_what_is_read_is_uploaded_once(gpu: Gpu, kernel_file: Callable[[str], Pa
     assert gpu.uploads - uploads > 4 * 4 * (90 + 120)
 
 
+def test_values_of_another_type_are_other_values(gpu: Gpu, kernel_file: Callable[[str], Path]) -> None:
+    """The matrix stays where its pattern is the same; its values come anew for a kernel in another type."""
+    a, measurer = small_matrix(), measuring.Measurer({"device": "cuda"})
+    for dtype in ("f32", "f64", "f16", "f32"):
+        path = kernel_file(matvec(dtype))
+        begin(measurer, path, a, {})
+        found = measure_on(measurer, path, a, THREADS, {})
+        assert found.check is not None
+        assert found.check["passed"], dtype
+
+
 def test_slow_candidates_are_not_timed_well(
     gpu: Gpu, kernel_file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
