@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sparseditto.compiler.explaining import Elsewhere, Explanation
 
 BAR = 40  # characters of the longest bar
+LEAST_US = 0.005  # that are shown
 
 
 def add_parser(commands: Any) -> None:
@@ -127,9 +128,11 @@ def _limit(found: Explanation) -> Iterator[str]:
     where = f" at {', '.join(found.hardware)}" if found.hardware else ""
     yield f"limit: {cost.limit}, a bottleneck of {cost.bottleneck.value}{where}"
     yield f"relieved by: {', '.join(found.relieving)}"
-    for walk in found.walks:
-        if not walk.refused:
-            yield f"  {walk.move.label}: {walk.cost.total_us:.2f} us predicted"
+    faster = [walk for walk in found.walks if not walk.refused and walk.cost.total_us < cost.total_us - LEAST_US]
+    for walk in faster:
+        yield f"  {walk.move.label}: {walk.cost.total_us:.2f} us predicted"
+    if not faster:
+        yield "  no step by one of them is predicted to make it faster"
 
 
 def _runner_up(found: Explanation) -> Iterator[str]:
@@ -142,7 +145,7 @@ def _runner_up(found: Explanation) -> Iterator[str]:
     less = cost.total_us - found.cost.total_us
     yield f"predicted: {cost.total_us:.2f} us, {abs(less):.2f} us {'more' if less >= 0 else 'less'}; of each resource:"
     changed = sorted(found.difference().items(), key=lambda one: -abs(one[1]))
-    yield from (f"  {name:10} {us:>+10.2f} us" for name, us in changed if abs(us) >= 0.005)
+    yield from (f"  {name:10} {us:>+10.2f} us" for name, us in changed if abs(us) >= LEAST_US)
 
 
 def _elsewhere(other: Elsewhere) -> Iterator[str]:
