@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -408,16 +409,16 @@ class Search:
         return Answer(plan, outcome, measurement.samples_us, measurement.identity, measurement.why)
 
 
-def best_plans(rows: Sequence[Mapping[str, Any]], dtype: str) -> dict[tuple[str, str, int], tuple[str, ...]]:
-    """The fastest right plan that results hold of each task."""
-    best: dict[tuple[str, str, int], tuple[float, str]] = {}
+def best_plans(rows: Sequence[Mapping[str, Any]], dtype: str, most: int = 1) -> dict[tuple[str, str, int], tuple[str, ...]]:
+    """The right plans that results hold of each task, the fastest first, `most` at most."""
+    found: dict[tuple[str, str, int], dict[str, float]] = defaultdict(dict)
     for row in rows:
         if row.get("kind") == "task" and row.get("dtype") == dtype:
             for entry in (row, row.get("default_plan") or {}):
                 if entry.get("outcome") == "right" and entry.get("us") and entry.get("plan"):
-                    key = (row["case"], row["op"], row["K"])
-                    best[key] = min(best.get(key, (math.inf, "")), (entry["us"], entry["plan"]))
-    return {key: (plan,) for key, (_, plan) in best.items()}
+                    times = found[row["case"], row["op"], row["K"]]
+                    times[entry["plan"]] = min(times.get(entry["plan"], math.inf), entry["us"])
+    return {key: tuple(sorted(times, key=lambda plan: times[plan])[:most]) for key, times in found.items()}
 
 
 def worse_by_design(plan: Plan, base: Plan) -> str:

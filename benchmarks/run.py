@@ -41,6 +41,7 @@ from sparseditto.agent.tuner import Budget
 
 SCHEMA = 1
 TUNED = ("tuned", "tuned-csr")  # the second: only plans that read CSR as it is
+SEED_PLANS = 2  # of earlier results, with which the search of a task begins
 HANG_S = 120.0  # a task that takes longer on the GPU is given up
 SETTLED = ("right", "wrong", "unsupported", "not-applicable", "bad-plan", "gpu-fault", "timeout")  # not tried again
 
@@ -116,7 +117,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=None, help="results file, one JSON line a task; needed but for --self-test")
     parser.add_argument("--plans", choices=("default", *TUNED), default="default")
     parser.add_argument("--budget", default="12,20s", help="of tuning a task: candidates, seconds, or both (12,20s)")
-    parser.add_argument("--seed-plans", type=Path, help="begin tuning with the best plans of this results file")
+    parser.add_argument(
+        "--seed-plans", type=Path, help=f"begin tuning with the {SEED_PLANS} best plans of each task in this results file"
+    )
     parser.add_argument("--plan", help="one plan for every task, as text or file, instead of --plans")
     parser.add_argument("--chip", default="sm_90")
     parser.add_argument("--device", choices=("cuda", "simt"), default="cuda")
@@ -266,7 +269,8 @@ class Run:
         return jobs, max(1, free - jobs)
 
     def _tuner(self, compilers: int, about: dict[str, Any]) -> Tuner:
-        known = best_plans(read_rows(self.args.seed_plans), self.args.dtype) if self.args.seed_plans else {}
+        rows = read_rows(self.args.seed_plans) if self.args.seed_plans else []
+        known = best_plans(rows, self.args.dtype, SEED_PLANS)
         return Tuner(
             Budget.parse(self.args.budget),
             compilers,

@@ -324,6 +324,8 @@ def test_the_best_plan_of_earlier_results() -> None:
     }
     assert best([row(3.0, "tuned", default_plan={"outcome": "right", "us": 2.5, "plan": "d"})]) == {key: ("d",)}
     assert best([row(None, "emulated")]) == {}
+    several = [row(3.0, "c"), row(4.0, "b"), row(2.0, "b"), row(1.0, "a"), row(2.5, "a")]
+    assert candidates.best_plans(several, "float32", 2) == {key: ("a", "b")}
     assert best([row(3.0, "slow")], "float64") == {}
 
 
