@@ -253,6 +253,7 @@ class LoopNest:
 
     def forms(self) -> frozenset[Form]:
         """What holds of this nest, for `requires` and `excludes`."""
+        recipes = self._recipes()
         facts = {
             Form.ROWS: self.outer.sequential and self.outer.role is Role.PARALLEL,
             Form.COLUMNS: bool(self.columns),
@@ -260,14 +261,14 @@ class LoopNest:
             Form.BINS: LONG_ROWS in self._finished_kernels(),
             Form.SEGMENTS: not self.mirrors and any(op_name(store) == "memref.atomic_rmw" for store in self.stores),
             Form.PARTS: any(WAITING in op.attributes for op in self.func.regions[0].blocks[0]),
-            Form.REORDERED: self._reads_recipe("reorder"),
-            Form.GATHERED: self._reads_recipe("gathered"),
-            Form.SLICES: self._reads_recipe("sliced_rows", "row_diagonals", "equal_rows"),
+            Form.REORDERED: "reorder" in recipes,
+            Form.GATHERED: "gathered" in recipes,
+            Form.SLICES: bool(recipes & {"sliced_rows", "row_diagonals", "equal_rows"}),
             Form.MIRRORED: bool(self.mirrors),
-            Form.NARROW: self._reads_recipe("row_offsets"),
-            Form.UNIFORM: self._reads_recipe("one_value"),
-            Form.LISTED: self._reads_recipe("listed_rows"),
-            Form.BITMAPS: self._reads_recipe("block_bitmaps"),
+            Form.NARROW: "row_offsets" in recipes,
+            Form.UNIFORM: "one_value" in recipes,
+            Form.LISTED: "listed_rows" in recipes,
+            Form.BITMAPS: "block_bitmaps" in recipes,
             Form.TILES: any(self._places_with_rows(store) > 1 for store in self.stores),
             Form.VECTORS: any(
                 isinstance(load.result.type, ir.VectorType) and buffer_part(root_buffer(load.operands[0])) is None
@@ -292,10 +293,11 @@ class LoopNest:
         marks = [op.attributes[KERNEL] for op in self.func.regions[0].blocks[0] if KERNEL in op.attributes]
         return {ir.StringAttr(mark).value for mark in marks}
 
-    def _reads_recipe(self, *recipes: str) -> bool:
-        """Whether the nest reads an array of one of these recipes."""
-        names = [argument_attribute(root_buffer(load.operands[0]), "ditto.name") for load in self.loads]
-        return any(f".{recipe}." in ir.StringAttr(name).value for name in names if name is not None for recipe in recipes)
+    def _recipes(self) -> set[str]:
+        """The recipes of whose arrays (A.reorder.order) the nest reads one."""
+        buffers = {root_buffer(load.operands[0]) for load in self.loads}
+        names = (argument_attribute(buffer, "ditto.name") for buffer in buffers)
+        return {part for name in names if name is not None for part in ir.StringAttr(name).value.split(".")[1:-1]}
 
     def _places_with_rows(self, store: ir.OpView) -> int:
         """How many indices of a store change with the outermost loop."""
