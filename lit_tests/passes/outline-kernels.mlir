@@ -1,5 +1,19 @@
 // RUN: ditto-opt -p 'rows-to-threads,map-blocks{threads=64},outline-kernels,canonicalize,cse' %s | FileCheck %s
 // RUN: ditto-opt -p 'rows-to-threads,map-blocks{threads=64},outline-kernels,canonicalize,cse' --target sm_80 %s | FileCheck %s --check-prefix=SM80
+// RUN: ditto-opt -p 'rows-to-threads,map-blocks{threads=64},loop-invariant-code-motion' %s | FileCheck %s --check-prefix=HOISTED
+// RUN: ditto-opt -p 'rows-to-threads,map-blocks{threads=64},loop-invariant-code-motion,outline-kernels' %s | FileCheck %s --check-prefix=AGAIN
+
+// What is computed between blocks and threads each thread computes.
+// HOISTED-LABEL: func.func @spmv(
+// HOISTED:       scf.forall (%[[B:.*]]) in
+// HOISTED-NEXT:  arith.muli %[[B]], %c64
+// HOISTED-NEXT:  scf.forall
+// AGAIN-LABEL:   gpu.func @spmv(
+// AGAIN:         %[[B:.*]] = gpu.block_id x
+// AGAIN:         %[[FIRST:.*]] = arith.muli %[[B]], %c64
+// AGAIN:         arith.addi %[[FIRST]], %thread_id_x
+// AGAIN-NOT:     scf.forall
+// AGAIN:         gpu.return
 
 #CSR = #sparse_tensor.encoding<{map = (i, j) -> (i : dense, j : compressed), posWidth = 32, crdWidth = 16}>
 #DCSR = #sparse_tensor.encoding<{map = (i, j) -> (i : compressed, j : compressed), posWidth = 32, crdWidth = 32}>

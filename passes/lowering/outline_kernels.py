@@ -16,7 +16,7 @@ from sparseditto.dialects.target import Target
 from sparseditto.passes.base import Kind, LoweringPass
 from sparseditto.passes.nest import KEEP, KERNEL, LOOPS, OVERLAP, STORES, WAITING, LoopNest, root_buffer
 from sparseditto.passes.registry import register
-from sparseditto.passes.rewrite import Values, inline_body
+from sparseditto.passes.rewrite import Values, clone_ops, inline_body
 
 GLOBAL_SPACE = 1
 _ARITHMETIC = {
@@ -251,10 +251,12 @@ class _Outline:
             gpu.ReturnOp([])
 
     def _body(self, values: Values) -> None:
-        """The loop over blocks holds just the loop over threads, or ops that all threads do before it."""
+        """The loop over blocks holds the loop over threads, and before it arithmetic, which each thread then does itself."""
         for op in self.block_loop.body.operations:
             if op == self.thread_loop.op:
                 inline_body(self.thread_loop, values)
+            elif op_name(op).startswith("arith."):
+                values = clone_ops([op], values)
             elif op_name(op) not in (*LOOPS, "scf.forall.in_parallel"):
                 raise Unsupported(f"'{op_name(op)}' between blocks and threads", where=self.where)
 
