@@ -13,9 +13,10 @@ import importlib.util
 import pkgutil
 import sys
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from sparseditto.dialects.errors import InputError, PlanError, did_you_mean
 from sparseditto.passes.base import Pass
@@ -95,9 +96,17 @@ def load_file(path: Path) -> None:
         _import(path)
 
 
+class _FreshLoader(SourceFileLoader):
+    """Reads a file each time anew, and leaves nothing compiled beside it."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        raise OSError(f"what is compiled of {path} is not kept")  # as `importlib.abc.SourceLoader` has it
+
+
 def _import(path: Path) -> None:
     name = _module_name(path)
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _FreshLoader(name, str(path)) if path.suffix == ".py" else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None or not path.is_file():
         raise InputError("is no Python file to load passes from", where=str(path))
     module = importlib.util.module_from_spec(spec)

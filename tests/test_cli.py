@@ -420,9 +420,7 @@ def bad_files(folder: Path) -> None:
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:
-    """Names and contents; what Python compiles of a plug-in does not count."""
-    found = (p for p in sorted(folder.rglob("*")) if "__pycache__" not in p.parts)
-    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in found}
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
 
 
 @pytest.mark.usefixtures("bad_files")
