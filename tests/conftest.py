@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -289,8 +290,11 @@ def pairs_of(case: dict[str, Any]) -> set[tuple[tuple[str, Any], tuple[str, Any]
 
 @pytest.fixture
 def passes_forgotten() -> Iterator[None]:
-    """Forget after a test what passes it registered."""
-    before = dict(registry())
+    """Forget after a test what passes it registered, and the plug-ins that it loaded."""
+    before, modules = dict(registry()), set(sys.modules)
     yield
     registry().clear()
     registry().update(before)
+    for name in set(sys.modules) - modules:
+        if name.startswith("sparseditto_plugin_"):
+            del sys.modules[name]

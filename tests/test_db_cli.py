@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -408,14 +408,6 @@ BLOCKS = {
 GONE = {"name": "gone", "doc": "Holds a pass that there is no longer.", "parameters": {}, "steps": ["fly"]}
 
 
-@pytest.fixture
-def forgotten() -> Iterator[None]:
-    """Forget after the test what it registered."""
-    before = dict(registry())
-    yield
-    forget(before)
-
-
 def forget(before: dict[str, type[Pass]]) -> None:
     registry().clear()
     registry().update(before)
@@ -459,7 +451,7 @@ def test_merging_keeps_the_composite_that_is_there(run: Run, filled: Path, tmp_p
         assert composites.definitions(database) == [GONE, BLOCKS]
 
 
-@pytest.mark.usefixtures("forgotten")
+@pytest.mark.usefixtures("passes_forgotten")
 def test_commands_know_the_composites_of_their_database(run: Run, folder: Path) -> None:
     before = dict(registry())
     Path("wide.json").write_text(json.dumps(BLOCKS))
@@ -488,7 +480,7 @@ def test_commands_know_the_composites_of_their_database(run: Run, folder: Path) 
     assert "wide-blocks" not in run("passes", "--no-db")[1]
 
 
-@pytest.mark.usefixtures("forgotten")
+@pytest.mark.usefixtures("passes_forgotten")
 def test_composites_that_cannot_be_known_are_told(run: Run, folder: Path) -> None:
     with_composites(folder / "t.sqlite3", GONE, {**BLOCKS, "name": "unroll"})
     wanted = (
@@ -501,7 +493,7 @@ def test_composites_that_cannot_be_known_are_told(run: Run, folder: Path) -> Non
         assert all(err.count(text) == 1 for text in wanted), err
 
 
-@pytest.mark.usefixtures("forgotten")
+@pytest.mark.usefixtures("passes_forgotten")
 def test_two_composites_of_one_name_are_refused(run: Run, folder: Path) -> None:
     with_composites(folder / "t.sqlite3", {**BLOCKS, "doc": "Other ones."})
     Path("wide.json").write_text(json.dumps(BLOCKS))

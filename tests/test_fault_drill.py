@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,8 @@ from sparseditto.agent.memory.exchange import entries_of
 from sparseditto.agent.memory.trial import verdict
 from sparseditto.agent.tuner import Budget
 from sparseditto.compiler.tuning import TuningSession, require_best
-from sparseditto.passes import registry as passes_registry
 from sparseditto.passes.plan import Plan
-from sparseditto.passes.registry import load_file, registry
+from sparseditto.passes.registry import load_file
 
 PLAIN = "set-encoding,accumulate-registers,rows-to-threads,map-blocks"
 LANES = "set-encoding,accumulate-registers,rows-to-subgroups{lanes=4 share=entries},map-blocks"
@@ -68,15 +67,11 @@ def matrix(seed: int = 0, shape: tuple[int, int] = (120, 90), density: float = 0
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Iterator[Path]:
+def plugin(tmp_path: Path, passes_forgotten: None) -> Path:
     path = tmp_path / "calamities.py"
     path.write_text(PLUGIN)
-    before = dict(registry())
     load_file(path)
-    yield path
-    for name in registry().keys() - before.keys():
-        del passes_registry._passes[name]
-    sys.modules.pop("sparseditto_plugin_calamities", None)
+    return path
 
 
 def needs_gpu() -> None:
@@ -99,8 +94,8 @@ def test_a_calamity_costs_its_candidate(device: str, plugin: Path, kernel_file: 
     database = tmp_path / "t.sqlite3"
     with TuningSession(device=device, workers=2) as session:
         result = session.tune(kernel_file(matvec()), matrix(), budget=Budget(20), plans=list(plans.values()), database=database)
-        assert session.crew._pools is not None
-        compilers, measurer = session.crew._pools
+        assert session.crew.started
+        compilers, measurer = session.crew.pools()
         assert compilers.replaced == 2, "each that went down is another process now"
         assert measurer.replaced == (device == "cuda"), "no context survives an illegal address"
     trials = {how: next(t for t in result.trials if t.plan == plan) for how, plan in plans.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -335,25 +335,13 @@ class Nothing(SchedulePass):
 '''
 
 
-@pytest.fixture
-def known_passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Forget after the test what it registered."""
-    before, modules = dict(registry()), set(sys.modules)
-    yield
-    registry().clear()
-    registry().update(before)
-    for name in set(sys.modules) - modules:
-        if name.startswith("sparseditto_plugin_"):
-            del sys.modules[name]
-
-
 def plugin(folder: Path, text: str = PLUGIN, name: str = "look-twice") -> Path:
     path = folder / f"{name.replace('-', '_')}.py"
     path.write_text(text.replace("NAME", name))
     return path
 
 
-@pytest.mark.usefixtures("known_passes")
+@pytest.mark.usefixtures("passes_forgotten")
 def test_a_loaded_pass_runs_in_a_plan(tmp_path: Path, kernel_file: Write, staircase: sp.csr_array) -> None:
     load_file(plugin(tmp_path))
     plan = "set-encoding,look-twice{loud=true often=3},accumulate-registers,rows-to-threads,map-blocks"
@@ -368,7 +356,7 @@ def test_a_loaded_pass_runs_in_a_plan(tmp_path: Path, kernel_file: Write, stairc
         Plan.parse("look-twice{loud=yes}")
 
 
-@pytest.mark.usefixtures("known_passes")
+@pytest.mark.usefixtures("passes_forgotten")
 def test_types_of_options_may_be_written_either_way(tmp_path: Path) -> None:
     load_file(plugin(tmp_path, PLUGIN, "look-later"))
     load_file(plugin(tmp_path, PLUGIN.replace("from __future__ import annotations", ""), "look-now"))
@@ -376,14 +364,14 @@ def test_types_of_options_may_be_written_either_way(tmp_path: Path) -> None:
         assert find(name).make({"often": "2", "loud": "true"}).options() == {"often": 2, "loud": True}
 
 
-@pytest.mark.usefixtures("known_passes")
+@pytest.mark.usefixtures("passes_forgotten")
 def test_a_file_may_be_loaded_twice(tmp_path: Path) -> None:
     load_file(plugin(tmp_path))
     load_file(plugin(tmp_path))
     assert "look-twice" in registry()
 
 
-@pytest.mark.usefixtures("known_passes")
+@pytest.mark.usefixtures("passes_forgotten")
 def test_a_taken_name_is_refused(tmp_path: Path) -> None:
     mine = find("unroll")
     with pytest.raises(PlanError, match=r"registers a pass 'unroll', which sparseditto\.passes\.schedule\.unroll has already"):
@@ -391,7 +379,7 @@ def test_a_taken_name_is_refused(tmp_path: Path) -> None:
     assert find("unroll") is mine
 
 
-@pytest.mark.usefixtures("known_passes")
+@pytest.mark.usefixtures("passes_forgotten")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -417,7 +405,7 @@ def test_what_is_no_python_file_is_refused(name: str, tmp_path: Path) -> None:
         load_file(tmp_path / name)
 
 
-@pytest.mark.usefixtures("known_passes")
+@pytest.mark.usefixtures("passes_forgotten")
 def test_entry_points_register_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = plugin(tmp_path, name="from-an-entry-point")
 

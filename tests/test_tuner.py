@@ -41,7 +41,6 @@ from sparseditto.compiler.tuning import Progress, Trial, TuningSession, require_
 from sparseditto.compiler.workers import Done, Job, Pool, Shared, gather
 from sparseditto.dialects.errors import CheckFailed, DeviceError, InputError, StepFailed, Unsupported
 from sparseditto.dialects.target import Target
-from sparseditto.passes import registry as passes_registry
 from sparseditto.passes.base import Bottleneck, Form, Kind
 from sparseditto.passes.plan import Plan
 from sparseditto.passes.registry import load_file, registry
@@ -211,16 +210,12 @@ class OnlyCandidates(MappingPass):
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Iterator[Path]:
-    """Passes loaded from a file, as `--load` does; forgotten afterwards."""
+def plugin(tmp_path: Path, passes_forgotten: None) -> Path:
+    """Passes loaded from a file, as `--load` does."""
     path = tmp_path / "tuner_trouble.py"
     path.write_text(PLUGIN)
-    before = dict(registry())
     load_file(path)
-    yield path
-    for name in registry().keys() - before.keys():
-        del passes_registry._passes[name]
-    sys.modules.pop("sparseditto_plugin_tuner_trouble", None)
+    return path
 
 
 def test_a_plugged_in_pass_is_proposed(plugin: Path) -> None:
@@ -796,9 +791,10 @@ def test_faults_are_recorded_and_the_session_survives(device: str, plugin: Path,
     database = tmp_path / "t.sqlite3"
     with TuningSession(device=device, workers=2, compile_limit_s=2.5, run_limit_s=1.5) as session:
         result = session.tune(spmv, small_matrix(), budget=Budget(20), plans=plans, database=database)
-        assert session.crew._pools is not None
-        assert session.crew._pools[0].replaced == 2
-        assert session.crew._pools[1].replaced == (2 if device == "cuda" else 1)
+        assert session.crew.started
+        compilers, measurer = session.crew.pools()
+        assert compilers.replaced == 2
+        assert measurer.replaced == (2 if device == "cuda" else 1)
         after = session.tune(spmv, small_matrix(1), budget=Budget(1), plans=[Plan.parse(LANES)])
     trials = {how: next(t for t in result.trials if t.plan == plan) for how, plan in zip(hows, plans, strict=True)}
     assert {how: t.outcome for how, t in trials.items()} == {

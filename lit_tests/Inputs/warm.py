@@ -51,7 +51,8 @@ def serve(path: str) -> int:
             if os.fork() == 0:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 server.close()
-                os._exit(run(connection, programs))
+                run(connection, programs)
+                os._exit(0)
             connection.close()
             reap()
     return 0
@@ -66,7 +67,7 @@ def reap() -> None:
         pass
 
 
-def run(connection: socket.socket, programs: dict) -> int:
+def run(connection: socket.socket, programs: dict) -> None:
     """Run one program in this process and tell its exit code."""
     import resource
 
@@ -91,7 +92,6 @@ def run(connection: socket.socket, programs: dict) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     connection.sendall(bytes([code]))
-    return 0
 
 
 if __name__ == "__main__":
