@@ -3,9 +3,10 @@
     python -m benchmarks.first_answer [--device cuda|simt] [--entries 1000000] [--budget N] [--out FILE] [--check]
 
 A matrix (uniform, 16 entries a row) is written as Matrix Market and as SciPy's .npz; SpMV and SpMM with K = 32 are tuned from
-each file in a fresh process, with nothing known from before.  `before_s` is from the start of the process to that of the
-tuning: starting Python, imports, beginning to start workers.  Under emulation (simt) this shows only that it works: a kernel
-takes the host's time there.  With `--check` it exits 1 where the first answer takes more than 5 s.
+each file in a fresh process, with nothing known from before.  `first_s` is from the start of that process to the first right
+plan, `before_s` to the beginning of the tuning: starting Python, imports, beginning to start workers.  Under emulation (simt)
+this shows only that it works: a kernel takes the host's time there.  With `--check` it exits 1 where the first answer takes
+more than 5 s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A GPU is woken while a process still imports what it will use it with: driver and context take half a second to start."""
+"""A GPU is woken while a process still imports what it will use it with: driver and context take half a second to start.
+
+`ctypes` alone does it, as `libcuda.py` is among what is imported meanwhile.
+"""
 
 from __future__ import annotations
 
